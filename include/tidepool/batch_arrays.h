@@ -12,12 +12,24 @@
 
 namespace tidepool {
 
+// The places [begin, end) of a row that a token does not see, although they lie behind the start of its
+// document and before itself: other sequences that share its prompt. None if both are equal.
+struct KeyHole {
+  i32 begin = 0, end = 0;
+
+  constexpr u32 length() const { return static_cast<u32>(end - begin); }
+  // `place`: of a token.
+  constexpr bool hides(u32 place) const { return place - static_cast<u32>(begin) < length(); }
+  constexpr bool operator==(const KeyHole&) const = default;
+};
+
 // An array has an element for each place of a micro-batch, [B, T], or several; in memory they follow each
 // other in this order.
 enum class BatchArray : u8 {
   tokens,
   targets,
   starts,
+  holes,
   table_tokens,
   sequences,
   values,
@@ -25,7 +37,7 @@ enum class BatchArray : u8 {
   old_logps,
   distributions
 };
-inline constexpr u32 batch_array_count = 9;
+inline constexpr u32 batch_array_count = 10;
 
 struct BatchArrayRow {
   std::string_view name;
@@ -35,6 +47,7 @@ inline constexpr std::array<BatchArrayRow, batch_array_count> batch_array_rows =
     {{"tokens", sizeof(i32)},
      {"targets", sizeof(i32)},
      {"starts", sizeof(i32)},
+     {"holes", sizeof(KeyHole)},
      {"table_tokens", sizeof(i32)},
      {"sequences", sizeof(i32)},
      {"values", sizeof(float)},
@@ -83,6 +96,7 @@ struct BatchView {
   const i32* tokens = nullptr;
   const i32* targets = nullptr;
   const i32* starts = nullptr;
+  const KeyHole* holes = nullptr;
   // Tokens as the table of layers' inputs reads them: where its rows are looked up, their places (Lookup).
   const i32* table_tokens = nullptr;
   const i32* sequences = nullptr;
@@ -101,6 +115,10 @@ struct BatchArrays {
   // Attention sees places starts[t] .. t, and the position of a token is t - starts[t].
   // REQUIRES: starts[t] <= t.
   std::span<i32> starts;
+  // Batches whose sequences share prompts only, else empty: a prompt stands once, its completions behind it,
+  // and attention does not see the hole between prompt and own completion. The hole's places do not count
+  // for the position either. REQUIRES: starts[t] < begin <= end <= t, or begin == end.
+  std::span<KeyHole> holes;
   // Objectives whose documents are units of sequences only, else empty; the caller has filled them
   // with zeros. At the place where a sequence begins, its number of places; negative if it is not the first
   // of its unit.
@@ -118,7 +136,7 @@ struct BatchArrays {
       const u64 of_row = all.size() / tokens.size() * length;
       return all.empty() ? all : all.subspan(row * of_row, of_row);
     };
-    return {part(tokens), part(targets),    part(starts),    part(sequences),
+    return {part(tokens), part(targets),    part(starts),    part(holes),        part(sequences),
             part(values), part(references), part(old_logps), part(distributions)};
   }
   // Targets that count: units, or places with a loss.

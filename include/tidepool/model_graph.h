@@ -130,6 +130,7 @@ struct BatchShape {
   // True if a sequence may hold several documents. Attention does not cross documents, and positions begin
   // anew in each document. Then a batch has an array of their beginnings, and every layer reads it.
   bool packed = false;
+  bool holes = false;  // sequences may share prompts (KeyHole); packed batches only
   // The following are build_model()'s.
   bool second_table = false;  // two embeddings read tokens (LayerInputs), each its own array
   bool units = false;         // documents are units of sequences
@@ -140,6 +141,7 @@ struct BatchShape {
   BatchList arrays() const {
     BatchList list = {BatchArray::tokens, BatchArray::targets};
     if (packed) list.add(BatchArray::starts);
+    if (holes) list.add(BatchArray::holes);
     if (second_table) list.add(BatchArray::table_tokens);
     if (units) list.add(BatchArray::sequences);
     if (values) list.add(BatchArray::values);
@@ -211,9 +213,9 @@ constexpr BatchList arrays_read(BlockKind kind) {
     case BlockKind::layer_inputs:
       return {};
     case BlockKind::layer:
-      return {BatchArray::starts};
+      return {BatchArray::starts, BatchArray::holes};
     case BlockKind::attention:
-      return {BatchArray::targets, BatchArray::starts};
+      return {BatchArray::targets, BatchArray::starts, BatchArray::holes};
     case BlockKind::experts:
     case BlockKind::layer_end:
       return {};

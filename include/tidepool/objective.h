@@ -264,6 +264,7 @@ struct ObjectiveConfig {
   double delta = 0;         // 0: none
   double sapo_temperature_pos = 1, sapo_temperature_neg = 1.05;
   bool logit_metrics = false;
+  bool share_prompts = true;
   ImportanceLevel importance_sampling_level{};
   ScaleRewards scale_rewards{};
   u32 max_completion_length = 512;
@@ -311,6 +312,7 @@ struct UnitSettings {
   u32 sequences = 0;            // of a unit, which lies in one row; 0: documents are no units
   u32 sequence_tokens_max = 0;  // the end of a longer completion is cut off
   bool count_tokens = false;    // the targets of a row are its tokens, not its units
+  bool shares = false;          // a prompt stands once in a row for the sequences that follow it
   AdvantageRule advantages;
   TargetOutput scoring{};  // each document is a unit of one sequence, and this is its output
 

@@ -8,6 +8,7 @@
 
 #include "kernels/dropout/dropout.h"
 #include "kernels/values.h"
+#include "tidepool/batch_arrays.h"
 #include "tidepool/core_pool.h"
 
 namespace tidepool {
@@ -58,14 +59,16 @@ struct AttentionShape {
 // al., arXiv:2309.17453). Sinks are not scaled, and caps, masks and dropout do not concern them. Dropout
 // numbers elements as [B, NH, T, T]. Documents: token t attends to tokens starts[t] ... t of its sequence, 0
 // <= starts[t] <= t. starts never decrease: documents follow each other, and padding consists of documents
-// too. With a window, it attends to no token before t - W + 1 (Beltagy et al., arXiv:2004.05150). Keys that
-// no query of a block attends to are not read.
+// too. A token with a hole (KeyHole) does not attend to the places in it. With a window, it attends to no
+// token before t - W + 1 (Beltagy et al., arXiv:2004.05150). Keys that no query of a block attends to are not
+// read.
 struct Attention {
   AttentionShape shape;
   ConstValues qkv;              // [B, T, (NH + NKV) D + NKV V]: q's heads, then k's, then v's
   Values out;                   // [B, T, NH V]
   float* lse = nullptr;         // [B, NH, T] logarithm of the softmax's denominator, sink included, or null
   const i32* starts = nullptr;  // [B, T], or null: each sequence is one document
+  const KeyHole* holes = nullptr;  // [B, T], or null: there are none. Not with a window
   Dropout dropout;
   Param sinks;  // [NH], or none
 };
@@ -75,12 +78,13 @@ void attention_cpu(const Attention&, CorePool&);
 // heads, in order. dsink = -sum over the head's rows of exp(sink - lse) (dout . out), in fixed order.
 struct AttentionBackward {
   AttentionShape shape;
-  ConstValues qkv;              // [B, T, (NH + NKV) D + NKV V]
-  ConstValues out;              // [B, T, NH V]
-  const float* lse = nullptr;   // [B, NH, T]
-  ConstValues dout;             // [B, T, NH V]
-  Values dqkv;                  // [B, T, (NH + NKV) D + NKV V], overwritten
-  const i32* starts = nullptr;  // [B, T], or null
+  ConstValues qkv;                 // [B, T, (NH + NKV) D + NKV V]
+  ConstValues out;                 // [B, T, NH V]
+  const float* lse = nullptr;      // [B, NH, T]
+  ConstValues dout;                // [B, T, NH V]
+  Values dqkv;                     // [B, T, (NH + NKV) D + NKV V], overwritten
+  const i32* starts = nullptr;     // [B, T], or null
+  const KeyHole* holes = nullptr;  // [B, T], or null
   Dropout dropout;
   // Memory that may be overwritten; may be empty. Its size must follow from the model and the batch alone,
   // because it determines the slices, and bits may depend on slices.

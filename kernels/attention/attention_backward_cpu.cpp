@@ -45,6 +45,9 @@ void probabilities(const AttentionBackward& op, const HeadView& head, const Scor
                           .raw_cap = op.shape.cap == 0 ? 0 : op.shape.raw_cap()},
                          seen.count());
     if (op.dropout.on()) dropout_row(op.dropout, element, p, p, seen.count());
+    const SeenKeys hidden = block.hidden(row, seen);
+    clear(p - seen.begin + hidden.begin, hidden.count());
+    clear(ds - seen.begin + hidden.begin, hidden.count());
   }
 }
 
@@ -134,7 +137,7 @@ void query_block(const AttentionBackward& op, const HeadView& head, u32 query, B
   const u32 end = std::min(query + attention_query_rows, op.shape.tokens);
   for (u32 row = query; row < end; ++row) scratch.delta[row - query] = delta_of(op, head, row);
   const QueryFactors factors = query_factors(op, head, query, end - query, scratch);
-  for_score_blocks(op.shape.tokens, query, first_keys(op.starts, head), [&](const ScoreBlock& block) {
+  for_score_blocks(op.shape.tokens, query, visible_keys(op, head), [&](const ScoreBlock& block) {
     make_scores(op, head, block, scratch);
     probabilities(op, head, block, scratch);
     gather(op, head, block, factors, scratch);

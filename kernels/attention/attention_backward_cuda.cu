@@ -70,17 +70,17 @@ void make_dsinks(const AttentionBackward& op, cudaStream_t stream) {
                                     op.dsinks, op.accumulate);
 }
 
-template <class Mma, u32 size, bool dropout, bool cap>
+template <class Mma, u32 size, bool dropout, bool rare>
 void backward_tensor(const AttentionBackward& op, cudaStream_t stream) {
   const auto arguments = backward_arguments<typename Mma::Half>(op);
-  launch<attention_backward_keys_tensor<Mma, size, dropout, cap>>(
+  launch<attention_backward_keys_tensor<Mma, size, dropout, rare>>(
       attention_backward_keys_launch(op.shape, Mma::units), stream, arguments);
-  launch<attention_backward_queries_tensor<Mma, size, dropout, cap>>(
+  launch<attention_backward_queries_tensor<Mma, size, dropout, rare>>(
       attention_backward_queries_launch(op.shape, Mma::units), stream, arguments);
 }
 template <class Mma, u32 size>
 void backward_tensor(const AttentionBackward& op, cudaStream_t stream) {
-  if (op.shape.cap != 0) return backward_tensor<Mma, size, true, true>(op, stream);
+  if (op.shape.cap != 0 || op.holes != nullptr) return backward_tensor<Mma, size, true, true>(op, stream);
   op.dropout.on() ? backward_tensor<Mma, size, true, false>(op, stream)
                   : backward_tensor<Mma, size, false, false>(op, stream);
 }

@@ -63,15 +63,15 @@ __device__ __forceinline__ uint2 of_columns(const u32* p) {
 }
 
 // RETURNS: a product of query and key as the softmax sees it, and its derivative.
-template <bool cap, class Half>
+template <bool rare, class Half>
 __device__ __forceinline__ Capped score_of(const AttentionSizes& sizes, float product) {
-  if constexpr (cap) return capped_score<Half>(sizes, product);
+  if (rare && sizes.raw_cap != 0) return capped_score<Half>(sizes, product);
   return {product, 1.0f};
 }
 
 // Computes dk and dv. A block's warps own 16 keys each; all queries that see these keys stream by, one query
 // head of the kv head after the other.
-template <class Mma, u32 size, bool dropout, bool cap>
+template <class Mma, u32 size, bool dropout, bool rare>
 __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threads,
                                   AttentionBackwardTile<size, Mma::units>::blocks)
     attention_backward_keys_tensor(AttentionBackwardArguments<typename Mma::Half> op) {
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
         const u32 column = at + Mma::column();
         u32 kept = all_kept;  // drawn before the scores exist: both would not fit into registers
         if constexpr (dropout) {
-          if (drops<cap>(op.dropout)) {
+          if (drops<rare>(op.dropout)) {
             kept = kept_in_tiles<batch / 8>([&](u32 n) {
               return Mma::kept_by_key_rows(op.dropout, head.dropout(query + column + 8 * n, key), tokens);
             });
@@ -164,16 +164,20 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
           const u32 mine = column + 8 * n;
           const uint2 start_of =
               crossing ? make_uint2(start(mine), start(mine + Mma::column_step)) : make_uint2(0, 0);
+          KeyHole holes[2] = {};
+          if (rare && op.holes != nullptr)
+            for (u32 i = 0; i < 2; ++i) holes[i] = head.hole(op.holes, first + Mma::column_step * i);
           UNROLL for (u32 i = 0; i < 4; ++i) {
-            const Capped score = score_of<cap, Half>(op.sizes, p[n][i]);
+            const Capped score = score_of<rare, Half>(op.sizes, p[n][i]);
             float likely = exp2_fast(fmaf(score.value, scale_log2, -lse2[i % 2]));
             const u32 at_key = key + Mma::row_step * (i / 2);
             if (diagonal && at_key > first + Mma::column_step * (i % 2)) likely = 0.0f;
             if (crossing && at_key < (i % 2 != 0 ? start_of.y : start_of.x)) likely = 0.0f;
+            if (rare && holes[i % 2].hides(at_key)) likely = 0.0f;
             float dp = ds[n][i];
             if constexpr (dropout) dp = is_kept_in_tile(kept, n, i) ? dp * op.dropout.scale : 0.0f;
             ds[n][i] = likely * (dp - (i % 2 != 0 ? delta_of.y : delta_of.x));
-            if constexpr (cap) ds[n][i] *= score.slope;
+            if constexpr (rare) ds[n][i] *= score.slope;
             p[n][i] = !dropout || is_kept_in_tile(kept, n, i) ? likely : 0.0f;
           }
         }
@@ -197,7 +201,7 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
 }
 
 // Computes dq. A block's warps own 16 queries each; all keys that these queries see stream by.
-template <class Mma, u32 size, bool dropout, bool cap>
+template <class Mma, u32 size, bool dropout, bool rare>
 __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threads,
                                   AttentionBackwardTile<size, Mma::units>::blocks)
     attention_backward_queries_tensor(AttentionBackwardArguments<typename Mma::Half> op) {
@@ -251,7 +255,7 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
         const u32 column = key + at + Mma::column();
         u32 kept = all_kept;
         if constexpr (dropout) {
-          if (drops<cap>(op.dropout)) {
+          if (drops<rare>(op.dropout)) {
             kept = kept_in_tiles<batch / 8>([&](u32 n) {
               return Mma::kept_by_query_rows(op.dropout, head.dropout(query, column + 8 * n), tokens);
             });
@@ -262,15 +266,16 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
         const bool diagonal = key + at + batch > warp_query + 1, crossing = key + at < warp_last_start;
         UNROLL for (u32 n = 0; n < batch / 8; ++n) {
           UNROLL for (u32 i = 0; i < 4; ++i) {
-            const Capped score = score_of<cap, Half>(op.sizes, s[n][i]);
+            const Capped score = score_of<rare, Half>(op.sizes, s[n][i]);
             float p = exp2_fast(fmaf(score.value, scale_log2, -rows[i / 2].lse2));
             const u32 at_key = column + 8 * n + Mma::column_step * (i % 2);
             if (diagonal && at_key > query + Mma::row_step * (i / 2)) p = 0.0f;
             if (crossing && at_key < rows[i / 2].start) p = 0.0f;
+            if (rare && rows[i / 2].hole.hides(at_key)) p = 0.0f;
             float dp = ds[n][i];
             if constexpr (dropout) dp = is_kept_in_tile(kept, n, i) ? dp * op.dropout.scale : 0.0f;
             ds[n][i] = p * (dp - rows[i / 2].delta);
-            if constexpr (cap) ds[n][i] *= score.slope;
+            if constexpr (rare) ds[n][i] *= score.slope;
           }
         }
         add_product<Mma, size>(dq, ds, k_tile);

@@ -1,5 +1,6 @@
 #include "kernels/attention/attention.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -32,6 +33,8 @@ void softmax_block(const Attention& op, const HeadView& head, const ScoreBlock& 
     if (seen.count() == 0) continue;
     float* p = s + seen.begin;
     if (op.shape.cap != 0) soft_cap_row(p, op.shape.raw_cap(), seen.count());
+    const SeenKeys hidden = block.hidden(row, seen);
+    std::fill(s + hidden.begin, s + hidden.end, -std::numeric_limits<float>::infinity());
     const float factor = softmax_row(p, seen.count(), head.shape.scale(), scratch.running[row]);
     const u64 element = head.dropout(block.query + row, block.key + seen.begin);
     if (op.dropout.on()) dropout_row(op.dropout, element, p, p, seen.count());
@@ -96,7 +99,7 @@ void attention_cpu(const Attention& op, CorePool& pool) {
     // Longest first, so that short tasks even out the end.
     const u32 query = (query_blocks - 1 - task % query_blocks) * attention_query_rows;
     for (OnlineSoftmax& r : scratch.running) r = start_of_rows(op, head);
-    for_score_blocks(op.shape.tokens, query, first_keys(op.starts, head),
+    for_score_blocks(op.shape.tokens, query, visible_keys(op, head),
                      [&](const ScoreBlock& block) { attend(op, head, block, scratch); });
     write_out(op, head, query, scratch);
   });

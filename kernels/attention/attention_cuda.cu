@@ -10,7 +10,7 @@ namespace {
 template <class Mma, u32 size>
 void forward_tensor(const Attention& op, const LaunchShape& shape, cudaStream_t stream) {
   const auto arguments = forward_arguments<typename Mma::Half>(op);
-  if (op.shape.cap != 0)
+  if (op.shape.cap != 0 || op.holes != nullptr)
     return launch<attention_forward_tensor<Mma, size, true, true>>(shape, stream, arguments);
   for_bool(op.dropout.on(), [&](auto dropout) {
     launch<attention_forward_tensor<Mma, size, dropout.value, false>>(shape, stream, arguments);
@@ -31,7 +31,7 @@ void attention_cuda(const Attention& op, cudaStream_t stream) {
   using namespace cuda;
   const AttentionUnits units = attention_units_here(op.qkv.precision, op.shape, AttentionPass::forward);
   check_attention(op.shape, units, {op.qkv, op.out});
-  const LaunchShape shape = attention_forward_launch(op.shape, units, op.dropout.on());
+  const LaunchShape shape = attention_forward_launch(op.shape, units, op.dropout.on() || op.holes != nullptr);
   if (units != AttentionUnits::fma) {
     return for_attention_mma(units, op.qkv.precision, op.shape, [&](auto mma, auto size) {
       forward_tensor<decltype(mma), decltype(size)::value>(op, shape, stream);

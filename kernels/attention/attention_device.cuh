@@ -36,6 +36,7 @@ struct AttentionForwardArguments {
   T* out;
   float* lse;
   const i32* starts;
+  const KeyHole* holes;  // or null
   DropoutRow dropout;
   DeviceParam sinks;
 };
@@ -49,6 +50,7 @@ struct AttentionBackwardArguments {
   const T* dout;
   T* dqkv;
   const i32* starts;
+  const KeyHole* holes;  // or null
   DropoutRow dropout;
 };
 
@@ -84,6 +86,11 @@ struct DeviceHead {
   __device__ __forceinline__ u32 start(const i32* starts, u32 row) const {
     row = min(row, sizes.tokens - 1);
     return first_seen(row, starts == nullptr ? 0 : static_cast<u32>(starts[first_row() + row]));
+  }
+
+  // RETURNS: a row's hole. Rows past the end have that of the last row.
+  __device__ __forceinline__ KeyHole hole(const KeyHole* holes, u32 row) const {
+    return holes == nullptr ? KeyHole{} : holes[first_row() + min(row, sizes.tokens - 1)];
   }
 
   // RETURNS: rows from `row` on of q (0), k (1) or v (2) in [B, T, (NH + NKV) D + NKV V].
@@ -167,16 +174,18 @@ __device__ __forceinline__ bool delta_has_room(const AttentionSizes& sizes) {
 // Values of a row for backward: p = 2^(score scale log2(e) - lse2). Rows past the end have p = 0.
 struct RowStatistics {
   float lse2, delta;
-  u32 start;  // the row's first visible key
+  u32 start;     // the row's first visible key
+  KeyHole hole;  // kernels with holes only
 };
 template <class T>
 __device__ __forceinline__ RowStatistics row_statistics(const AttentionBackwardArguments<T>& op,
                                                         const DeviceHead& head, u32 row) {
   const u32 start = head.start(op.starts, row);
-  if (row >= op.sizes.tokens) return {__uint_as_float(infinity_bits), 0.0f, start};
+  const KeyHole hole = head.hole(op.holes, row);
+  if (row >= op.sizes.tokens) return {__uint_as_float(infinity_bits), 0.0f, start, hole};
   const float lse2 = op.lse[head.lse(row)] * log2_of_e;
-  if (delta_has_room<T>(op.sizes)) return {lse2, get_delta(head.qkv(op.dqkv, 0, row).first), start};
-  return {lse2, widened(*head.out(op.dout, row).first) * widened(*head.out(op.out, row).first), start};
+  if (delta_has_room<T>(op.sizes)) return {lse2, get_delta(head.qkv(op.dqkv, 0, row).first), start, hole};
+  return {lse2, widened(*head.out(op.dout, row).first) * widened(*head.out(op.out, row).first), start, hole};
 }
 
 }  // namespace tidepool::cuda

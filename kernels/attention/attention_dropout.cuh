@@ -9,10 +9,11 @@
 
 namespace tidepool::cuda {
 
-// Kernels with a soft cap serve with and without dropout, and ask for it at run time.
-template <bool cap>
+// Kernels for rare needs, soft caps and holes, serve with and without each of them and dropout, and ask at
+// run time.
+template <bool rare>
 __device__ __forceinline__ bool drops(const DropoutRow& dropout) {
-  return !cap || dropout.threshold != 0;
+  return !rare || dropout.threshold != 0;
 }
 inline constexpr u32 all_kept = ~u32{0};
 

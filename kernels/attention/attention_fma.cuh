@@ -176,6 +176,8 @@ __global__ void __launch_bounds__(attention_fma_threads)
   clear(out);
   const u32 starts[fma_own] = {head.start(op.starts, query + place.own(0)),
                                head.start(op.starts, query + place.own(1))};
+  const KeyHole holes[fma_own] = {head.hole(op.holes, query + place.own(0)),
+                                  head.hole(op.holes, query + place.own(1))};
   float maximum[fma_own] = {start.maximum, start.maximum}, sum[fma_own] = {start.sum, start.sum};
   block.for_key_batches(op.qkv, [&](u32 key, const float* k, const float* v) {
     FmaScores<fma_batch> s;
@@ -190,7 +192,8 @@ __global__ void __launch_bounds__(attention_fma_threads)
     UNROLL for (u32 r = 0; r < fma_own; ++r) {
       float top = maximum[r];
       UNROLL for (u32 j = 0; j < fma_batch; ++j) {
-        if (key + j > query + place.own(r) || key + j < starts[r]) s[r][j] = lowest;
+        if (key + j > query + place.own(r) || key + j < starts[r] || holes[r].hides(key + j))
+          s[r][j] = lowest;
         top = fmaxf(top, s[r][j]);
       }
       const float level = level_of(top);
@@ -246,6 +249,7 @@ __global__ void __launch_bounds__(attention_fma_threads)
   const u32 key = blockIdx.x % blocks * Place::rows, key_end = key + Place::rows;
   BLOCK_SHARED(float[2][Place::step], statistics);
   BLOCK_SHARED(u32[Place::step], starts);
+  BLOCK_SHARED(KeyHole[Place::step], holes);
   float* q_rows = dynamic_shared<float>();
   float* dout_rows = q_rows + Place::step * Place::columns;
 
@@ -264,6 +268,7 @@ __global__ void __launch_bounds__(attention_fma_threads)
       statistics[0][threadIdx.x] = row.lse2;
       statistics[1][threadIdx.x] = row.delta;
       starts[threadIdx.x] = row.start;
+      holes[threadIdx.x] = row.hole;
     }
     __syncthreads();
     KEEP_ROLLED for (u32 at = 0; at < Place::step && tile + at < tokens; at += fma_batch_by_keys) {
@@ -276,7 +281,7 @@ __global__ void __launch_bounds__(attention_fma_threads)
       UNROLL for (u32 r = 0; r < fma_own; ++r) UNROLL for (u32 j = 0; j < fma_batch_by_keys; ++j) {
         const u32 own = key + place.own(r);
         score_gradient(op,
-                       {.seen = own <= query + j && own >= starts[at + j],
+                       {.seen = own <= query + j && own >= starts[at + j] && !holes[at + j].hides(own),
                         .kept = is_kept<fma_batch_by_keys>(kept, r, j),
                         .lse2 = statistics[0][at + j],
                         .delta = statistics[1][at + j]},
@@ -316,7 +321,8 @@ __global__ void __launch_bounds__(attention_fma_threads)
     const u32 kept = kept_in_batch<fma_batch>(op.dropout, place, element);
     UNROLL for (u32 r = 0; r < fma_own; ++r) UNROLL for (u32 j = 0; j < fma_batch; ++j) {
       score_gradient(op,
-                     {.seen = key + j <= query + place.own(r) && key + j >= rows[r].start,
+                     {.seen = key + j <= query + place.own(r) && key + j >= rows[r].start &&
+                              !rows[r].hole.hides(key + j),
                       .kept = is_kept<fma_batch>(kept, r, j),
                       .lse2 = rows[r].lse2,
                       .delta = rows[r].delta},

@@ -93,6 +93,15 @@ __device__ __forceinline__ void mask_documents(float (&s)[tiles][4], const u32 (
   }
 }
 
+// Masks keys in the holes of the lane's two rows.
+template <class Mma, u32 tiles>
+__device__ __forceinline__ void mask_holes(float (&s)[tiles][4], const KeyHole (&holes)[2], u32 key) {
+  UNROLL for (u32 n = 0; n < tiles; ++n) UNROLL for (u32 i = 0; i < 4; ++i) {
+    if (holes[i / 2].hides(key + 8 * n + Mma::column_step * (i % 2)))
+      s[n][i] = -__uint_as_float(infinity_bits);
+  }
+}
+
 template <class Mma, u32 tiles>
 __device__ __forceinline__ void drop_probabilities(float (&p)[tiles][4], const DropoutRow& dropout, u64 first,
                                                    u32 stride) {
@@ -111,7 +120,7 @@ __device__ __forceinline__ void cap_scores(float (&s)[tiles][4], const Attention
   }
 }
 
-template <class Mma, u32 size, bool dropout, bool cap>
+template <class Mma, u32 size, bool dropout, bool rare>
 __global__ void __launch_bounds__(AttentionForwardTile<size, dropout, Mma::units>::threads)
     attention_forward_tensor(AttentionForwardArguments<typename Mma::Half> op) {
   if constexpr (Mma::is_here()) {
@@ -176,16 +185,21 @@ __global__ void __launch_bounds__(AttentionForwardTile<size, dropout, Mma::units
       async_copy_commit();
       if (!sees) continue;
       UNROLL for (u32 m = 0; m < row_tiles; ++m) {
-        if constexpr (cap) cap_scores<Half>(s[m], op.sizes);
+        if (rare && op.sizes.raw_cap != 0) cap_scores<Half>(s[m], op.sizes);
         if (key + keys > warp_query + 1) mask_scores<Mma>(s[m], row + 16 * m, column);
         if (key < warp_last_start) {
           const u32 starts[2] = {head.start(op.starts, row + 16 * m),
                                  head.start(op.starts, row + 16 * m + Mma::row_step)};
           mask_documents<Mma>(s[m], starts, column);
         }
+        if (rare && op.holes != nullptr) {
+          const KeyHole holes[2] = {head.hole(op.holes, row + 16 * m),
+                                    head.hole(op.holes, row + 16 * m + Mma::row_step)};
+          mask_holes<Mma>(s[m], holes, column);
+        }
         rows[m].softmax(s[m], scale_log2);
         if constexpr (dropout) {
-          if (drops<cap>(op.dropout))
+          if (drops<rare>(op.dropout))
             drop_probabilities<Mma>(s[m], op.dropout, head.dropout(row + 16 * m, column), tokens);
         }
       }

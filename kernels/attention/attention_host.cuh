@@ -41,6 +41,7 @@ AttentionForwardArguments<T> forward_arguments(const Attention& op) {
           .out = elements<T>(op.out),
           .lse = op.lse,
           .starts = op.starts,
+          .holes = op.holes,
           .dropout = dropout_row_of(op.dropout),
           .sinks = {op.sinks.data, op.sinks.precision}};
 }
@@ -54,6 +55,7 @@ AttentionBackwardArguments<T> backward_arguments(const AttentionBackward& op) {
           .dout = elements<T>(op.dout),
           .dqkv = elements<T>(op.dqkv),
           .starts = op.starts,
+          .holes = op.holes,
           .dropout = dropout_row_of(op.dropout)};
 }
 

@@ -44,10 +44,11 @@ inline float sink_of(Param sinks, const HeadView& head) {
   return *rows::widened(sinks.at(head.of_sequence()), 1, &scratch);
 }
 
-// First visible key of each row of a sequence.
-struct FirstKeys {
+// The keys that each row of a sequence sees: from its first one to itself, but for its hole.
+struct VisibleKeys {
   AttentionShape shape;
-  const i32* starts = nullptr;  // [T], or null: 0 for all
+  const i32* starts = nullptr;     // [T], or null: 0 for all
+  const KeyHole* holes = nullptr;  // [T], or null
 
   u32 of(u32 row) const {
     return shape.first_seen(row, starts == nullptr ? 0 : static_cast<u32>(starts[row]));
@@ -59,9 +60,20 @@ struct FirstKeys {
     }
     return of(begin);
   }
+  KeyHole hole(u32 row) const { return holes == nullptr ? KeyHole{} : holes[row]; }
+  // RETURNS: true if none of rows [begin, end) sees a key of [key, key + width).
+  bool all_hidden(u32 begin, u32 end, u32 key, u32 width) const {
+    if (holes == nullptr) return false;
+    for (u32 row = begin; row < end; ++row)
+      if (!hole(row).hides(key) || !hole(row).hides(key + width - 1)) return false;
+    return true;
+  }
 };
-inline FirstKeys first_keys(const i32* starts, const HeadView& head) {
-  return {head.shape, starts == nullptr ? nullptr : starts + head.first_row()};
+// `op`: Attention or AttentionBackward.
+template <class Op>
+VisibleKeys visible_keys(const Op& op, const HeadView& head) {
+  return {head.shape, op.starts == nullptr ? nullptr : op.starts + head.first_row(),
+          op.holes == nullptr ? nullptr : op.holes + head.first_row()};
 }
 
 // Keys that a row of a block sees: [begin, end), perhaps none.
@@ -72,27 +84,42 @@ struct SeenKeys {
 
 // Rows [query, query + rows) against keys [key, key + width).
 struct ScoreBlock {
-  FirstKeys first_keys;
+  VisibleKeys keys;
   u32 query = 0, rows = 0, key = 0, width = 0;
   bool first = false;  // first block of the query block
 
+  // Without what a hole takes off the beginning or the end.
   SeenKeys seen(u32 row) const {
-    const u32 end = std::min(query + row + 1, key + width);
-    const u32 begin = std::clamp(first_keys.of(query + row), key, end);
+    u32 end = std::min(query + row + 1, key + width);
+    u32 begin = std::clamp(keys.of(query + row), key, end);
+    const KeyHole hole = keys.hole(query + row);
+    if (begin < end && hole.hides(end - 1)) end = std::max(begin, static_cast<u32>(hole.begin));
+    if (begin < end && hole.hides(begin)) begin = std::min(end, static_cast<u32>(hole.end));
     return {begin - key, end - key};
+  }
+  // The hole within these keys.
+  SeenKeys hidden(u32 row, const SeenKeys& seen) const {
+    const KeyHole hole = keys.hole(query + row);
+    if (hole.length() == 0) return {};
+    const auto inside = [&](i32 place) {
+      return std::clamp(static_cast<u32>(place), key + seen.begin, key + seen.end) - key;
+    };
+    return {inside(hole.begin), inside(hole.end)};
   }
 };
 
 static_assert(attention_key_rows % attention_query_rows == 0);
 
 // Visits the score blocks of the query block that starts at `query`, with keys ascending from the first key
-// that any of its rows sees.
+// that any of its rows sees, but for those in the holes of all rows.
 template <class Fn>
-void for_score_blocks(u32 tokens, u32 query, const FirstKeys& first_keys, Fn fn) {
+void for_score_blocks(u32 tokens, u32 query, const VisibleKeys& keys, Fn fn) {
   const u32 rows = std::min(attention_query_rows, tokens - query), end = query + rows;
-  const u32 first = first_keys.least(query, end);
+  const u32 first = keys.least(query, end);
   for (u32 key = first; key < end; key += attention_key_rows) {
-    fn(ScoreBlock{first_keys, query, rows, key, std::min(attention_key_rows, end - key), key == first});
+    const u32 width = std::min(attention_key_rows, end - key);
+    if (key != first && keys.all_hidden(query, end, key, width)) continue;
+    fn(ScoreBlock{keys, query, rows, key, width, key == first});
   }
 }
 

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "kernels/values.h"
+#include "tidepool/batch_arrays.h"
 #include "tidepool/core_pool.h"
 
 namespace tidepool {
@@ -61,12 +62,14 @@ struct RotaryShape {
 };
 
 // A row's position is its token's number in the sequence, minus that of its document's first token if
-// `starts` is given. The angle is position * frequency, rounded to fp32 once.
+// `starts` is given, and minus the length of its hole if `holes` is. The angle is position * frequency,
+// rounded to fp32 once.
 struct Rotary {
   RotaryShape shape;
-  ConstValues qkv;              // [R, in_columns()]
-  Values out;                   // [R, columns()]; may be qkv if in_columns() are as many
-  const i32* starts = nullptr;  // [R]: number in the sequence of the document's first token; or null
+  ConstValues qkv;                 // [R, in_columns()]
+  Values out;                      // [R, columns()]; may be qkv if in_columns() are as many
+  const i32* starts = nullptr;     // [R]: number in the sequence of the document's first token; or null
+  const KeyHole* holes = nullptr;  // [R], or null
   RotaryFrequencies inverse_frequencies = {};  // [rotated() / 2]
   Param q_norm, k_norm;   // [D]: weights of an RMS norm over each head, before rotation; or none. Without
                           // heads of k that of q alone
@@ -82,7 +85,8 @@ struct RotaryBackward {
   // [R, in_columns()]: gradient of the input; may be qkv. None: dqkv, in place, if in_columns() are as many
   // as columns(). Gates' columns keep what they hold.
   Values dx;
-  const i32* starts = nullptr;  // [R], or null
+  const i32* starts = nullptr;     // [R], or null
+  const KeyHole* holes = nullptr;  // [R], or null
   RotaryFrequencies inverse_frequencies = {};
   Param q_norm, k_norm;
   float norm_offset = 0;

@@ -42,6 +42,7 @@ void make_angles(const Op& op, u32 row, float direction, Scratch& scratch) {
   u32 start = 0;
   if (op.starts != nullptr) {
     start = static_cast<u32>(op.starts[row]);
+    if (op.holes != nullptr) start += op.holes[row].length();
     CHECK(start <= token, start, token);
   }
   const float position = static_cast<float>(token - start);

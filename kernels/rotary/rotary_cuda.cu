@@ -286,6 +286,7 @@ RotarySizes sizes_of(const Op& op) {
       .values = shape.values,
       .lanes = rotary_lanes(shape.head_size),
       .starts = op.starts,
+      .holes = op.holes,
       .frequencies = {}};
   for (u32 i = 0; i < turned; ++i) sizes.frequencies[i] = op.inverse_frequencies[i];
   return sizes;

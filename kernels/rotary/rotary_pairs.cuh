@@ -22,8 +22,9 @@ struct RotarySizes {
   float query_growth;
   u32 query_period;
   RotaryValues values;
-  u32 lanes;          // lanes per group; a group takes a head
-  const i32* starts;  // or null
+  u32 lanes;             // lanes per group; a group takes a head
+  const i32* starts;     // or null
+  const KeyHole* holes;  // or null
   float frequencies[rotary_pairs_max];
 
   __device__ __forceinline__ PairElements elements(u32 pair) const {
@@ -56,6 +57,7 @@ __device__ __forceinline__ void make_angles(const RotarySizes& s, u32 row, float
                                             RotaryAngles& angles) {
   u32 position = row % s.tokens;
   if (s.starts != nullptr) position -= static_cast<u32>(s.starts[row]);
+  if (s.holes != nullptr) position -= s.holes[row].length();
   for (u32 i = threadIdx.x; i < s.turned; i += blockDim.x) {
     const float angle = static_cast<float>(position) * s.frequencies[i];
     angles.cosine[i] = s.factor * cosf(angle);

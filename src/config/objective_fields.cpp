@@ -190,6 +190,12 @@ const std::array objective_table = std::to_array<Field>({
      .ref = +[](Config& c) { return &c.objective.use_bias_correction_kl; },
      .help = "grpo, rloo: the divergence is weighted with the ratio"},
     {.section = "objective",
+     .key = "share_prompts",
+     .ref = +[](Config& c) { return &c.objective.share_prompts; },
+     .help =
+         "Objectives of pairs, answers and rollouts: a prompt stands once in a row for the sequences that "
+         "follow it. Models with sliding windows, latent attention or recurrent layers repeat it"},
+    {.section = "objective",
      .key = "logit_metrics",
      .ref = +[](Config& c) { return &c.objective.logit_metrics; },
      .help =

@@ -149,7 +149,7 @@ std::string complete_labels(Config& config, const ScoreHead& of_directory) {
   if (of.labelled()) config.data.labelled = score;
   if (may_compare(objective_rule(config.objective)) && config.objective.reference.empty())
     config.objective.reference = config.model_directory;
-  config.data.units = unit_settings(config.objective, config.train.sequence_length);
+  config.data.units = unit_settings(config.objective, config.model, config.train.sequence_length);
   if (!of_directory.on()) return {};
   if (score.of_tokens != of_directory.of_tokens)
     return fmt::format(

@@ -65,7 +65,8 @@ Result<ModelGraph> graph_of(const Config& config, TargetOutput output = TargetOu
   return build_model(config.model, precision,
                      {.sequences = config.train.per_device_train_batch_size,
                       .tokens = config.train.sequence_length,
-                      .packed = packs_documents(config)},
+                      .packed = packs_documents(config),
+                      .holes = config.data.units.shares},
                      config.machine.gpus().empty() ? Precision::fp32 : precision, lora, together,
                      std::move(rules), objective);
 }

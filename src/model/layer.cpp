@@ -78,6 +78,7 @@ void layer_forward(const BlockContext& c, const BlockForward& f) {
     mixer_of(l).forward(
         l, {.norm = mixer_input,
             .starts = f.batch.starts,
+            .holes = f.batch.holes,
             .inside = inside.mixer,
             .workspace = f.workspace,
             .frame = Direction::forward,
@@ -119,6 +120,7 @@ void recompute_mixer(const LayerGradients& s) {
   const ConstValues mixer_input = input_norm_of(l, NormRole::input, s.b.input, s.frame.buffers.norm);
   mixer_of(l).forward(l, {.norm = mixer_input,
                           .starts = s.b.batch.starts,
+                          .holes = s.b.batch.holes,
                           .inside = in.mixer,
                           .workspace = s.b.workspace,
                           .frame = Direction::backward,

@@ -101,6 +101,7 @@ struct ResidualSum {
 struct MixerForward {
   ConstValues norm;      // [R, H]: output of the input norm
   const i32* starts;     // [B, T], or null
+  const KeyHole* holes;  // [B, T], or null
   std::byte* inside;     // the mixer's, or null
   std::byte* workspace;  // of the layer
   Direction frame;       // the workspace is laid out for this direction

@@ -57,6 +57,7 @@ struct Recording {
     return {.tokens = array(BatchArray::tokens),
             .targets = array(BatchArray::targets),
             .starts = array(BatchArray::starts),
+            .holes = graph.batch.holes ? memory.array<const KeyHole>() : nullptr,
             .table_tokens = array(BatchArray::table_tokens)};
   }
 

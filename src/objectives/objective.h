@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tidepool/model_config.h"
 #include "tidepool/objective.h"
 
 namespace tidepool {
@@ -62,7 +63,10 @@ const Objective& objective(ObjectiveType);
 ObjectiveRule objective_rule(const ObjectiveConfig&);
 
 // `row_places`: length of the rows that documents lie in.
-UnitSettings unit_settings(const ObjectiveConfig&, u32 row_places);
+UnitSettings unit_settings(const ObjectiveConfig&, const ModelConfig&, u32 row_places);
+// RETURNS: true if sequences of the model may share a prompt: all of its layers see by places, and how far
+// back.
+bool can_share_prompts(const ModelConfig&);
 // True if log-probabilities of a reference model are needed, or may be: of rollouts whose data has none.
 bool may_compare(const ObjectiveRule&);
 

@@ -37,7 +37,7 @@ ObjectiveRule objective_rule(const ObjectiveConfig& config) {
   return rule;
 }
 
-UnitSettings unit_settings(const ObjectiveConfig& config, u32 row_places) {
+UnitSettings unit_settings(const ObjectiveConfig& config, const ModelConfig& model, u32 row_places) {
   const ObjectiveRule rule = objective_rule(config);
   const Documents documents = objective(config.type).documents;
   if (rule.divergence.on() && config.teacher.empty())
@@ -51,6 +51,7 @@ UnitSettings unit_settings(const ObjectiveConfig& config, u32 row_places) {
                       .taught = rule.divergence.on(),
                       .sequences = rule.sequences,
                       .count_tokens = rule.counts_tokens(),
+                      .shares = config.share_prompts && can_share_prompts(model),
                       .advantages = {.leave_one_out = config.type == ObjectiveType::rloo,
                                      .scaled = config.type == ObjectiveType::grpo &&
                                                config.scale_rewards == ScaleRewards::group}};
@@ -89,6 +90,13 @@ double evaluation_metric(const Objective& of, std::string_view name, const Sums&
   name.remove_prefix(std::string_view("eval_").size());
   const auto metric = std::ranges::find(of.metrics, name, &ObjectiveMetric::name);
   return value_of(*metric, sums, targets).value_or(std::numeric_limits<double>::quiet_NaN());
+}
+
+bool can_share_prompts(const ModelConfig& model) {
+  if (!can_pack(model.family)) return false;
+  for (u32 layer = 0; layer < model.layers; ++layer)
+    if (model.mixer_kind(layer) != MixerKind::softmax || model.attention_window(layer) != 0) return false;
+  return true;
 }
 
 bool may_compare(const ObjectiveRule& rule) { return rule.reference || rule.unit == LossUnit::rollout; }

@@ -43,7 +43,7 @@ u64 held_out(ObjectiveType type) {
     case Documents::judged:
       return 20;
     case Documents::rollouts:
-      return type == ObjectiveType::rloo ? 24 : 79;
+      return type == ObjectiveType::rloo ? 24 : 80;
     case Documents::token_labels:
       return 74;
     case Documents::any:
@@ -72,7 +72,7 @@ TEST_P(PreferenceRun, LearnsAndIsEvaluatedAndResumed) {
     EXPECT_LT(report->eval_losses.back(),
               GetParam().lora ? 1e-3 : 0.9);  // its own teacher; untrained: above 1
   else if (of.documents == Documents::rollouts)
-    EXPECT_LT(report->eval_losses.back(), -0.05);  // untrained: 0
+    EXPECT_GT(report->eval_figures.back(), 0.2);  // clipped where they are better already; untrained: 0
   else
     EXPECT_GT(report->eval_figures.back(),
               of.documents == Documents::judged ? 0.02 : 0.9);  // chance: 0; a half
@@ -148,7 +148,7 @@ TEST(TeacherPass, SaysWhatScoreWrites) {
   brought.output.dir = dir / "brought";
   brought.objective.teacher.clear();
   brought.data.train = {lines};
-  brought.data.units = unit_settings(brought.objective, 32);
+  brought.data.units = unit_settings(brought.objective, brought.model, 32);
   const auto report = test::run(brought);
   ASSERT_TRUE(report) << report.error().message;
   ASSERT_EQ(report->losses.size(), taught->losses.size());
@@ -166,7 +166,7 @@ TEST(TeacherPass, TokensThatTheStudentLacksDoNotCount) {
     c.model.vocab_size = student;
     c.objective.teacher = test::made_base(of_teacher, model);
     c.objective.top_k = 200;
-    c.data.units = unit_settings(c.objective, c.train.sequence_length);
+    c.data.units = unit_settings(c.objective, c.model, c.train.sequence_length);
     c.output.dir = dir / fmt::format("run{}", student);
     const auto report = test::run(c);
     ASSERT_TRUE(report) << report.error().message;
@@ -190,7 +190,7 @@ TEST(ReferencePass, IsMadeOnceAndFoundAgain) {
   EXPECT_EQ(std::filesystem::last_write_time(made[0]), when);
   c.output.dir = dir / "third";
   c.train.sequence_length = 28;
-  c.data.units = unit_settings(c.objective, 28);
+  c.data.units = unit_settings(c.objective, c.model, 28);
   ASSERT_TRUE(test::run(c));
   EXPECT_EQ(references(dir).size(), 2u);
 }

@@ -21,6 +21,7 @@ struct Case {
   u64 shift = 0;  // elements by which arrays are off the alignment
   bool documents = false;
   std::optional<Precision> sinks{};  // none: no sinks
+  bool holes = false;                // prompts that completions share
 };
 
 std::string name(const testing::TestParamInfo<Case>& info) {
@@ -33,7 +34,8 @@ std::string name(const testing::TestParamInfo<Case>& info) {
                      c.shape.window != 0 ? fmt::format("_w{}", c.shape.window) : "",
                      c.dropout > 0 ? "_dropout" : "", c.capability, c.shift > 0 ? "_shifted" : "",
                      c.documents ? "_documents" : "",
-                     c.sinks ? fmt::format("_sinks_{}", tidepool::name(*c.sinks)) : "");
+                     c.sinks ? fmt::format("_sinks_{}", tidepool::name(*c.sinks)) : "") +
+         (c.holes ? "_holes" : "");
 }
 
 using Results = AttentionResults;
@@ -63,7 +65,12 @@ Results results(const AttentionShape& s, std::vector<float> out, std::vector<flo
 
 // RETURNS: starts of documents; empty if the case has none.
 std::vector<i32> starts_of(const Case& c) {
+  if (c.holes) return shared_prompts(c.shape.sequences, c.shape.tokens).starts;
   return c.documents ? growing_documents(c.shape.sequences, c.shape.tokens) : std::vector<i32>();
+}
+
+std::vector<KeyHole> holes_of(const Case& c) {
+  return c.holes ? shared_prompts(c.shape.sequences, c.shape.tokens).holes : std::vector<KeyHole>();
 }
 
 // RETURNS: values that the sinks' precision holds, some above and some below the scores; empty: no sinks.
@@ -87,6 +94,7 @@ std::vector<float> stored(const Case& c, const std::vector<float>& out) {
 Results on_cpu(const Case& c, const std::vector<float>& qkv, const std::vector<float>& dout) {
   const auto pool = make_pool(2);
   const std::vector<i32> starts = starts_of(c);
+  const std::vector<KeyHole> holes = holes_of(c);
   const std::vector<float> sinks = sinks_of(c);
   const Param given_sinks = c.sinks ? Param(sinks.data()) : Param();
   std::vector<float> out(dout.size()), lse(c.shape.lse_elements()), dqkv(qkv.size()),
@@ -96,6 +104,7 @@ Results on_cpu(const Case& c, const std::vector<float>& qkv, const std::vector<f
                  .out = out.data(),
                  .lse = lse.data(),
                  .starts = starts.empty() ? nullptr : starts.data(),
+                 .holes = holes.empty() ? nullptr : holes.data(),
                  .dropout = dropout_of(c),
                  .sinks = given_sinks},
                 *pool);
@@ -107,6 +116,7 @@ Results on_cpu(const Case& c, const std::vector<float>& qkv, const std::vector<f
                           .dout = dout.data(),
                           .dqkv = dqkv.data(),
                           .starts = starts.empty() ? nullptr : starts.data(),
+                          .holes = holes.empty() ? nullptr : holes.data(),
                           .dropout = dropout_of(c),
                           .sinks = given_sinks,
                           .dsinks = c.sinks ? dsinks.data() : nullptr},
@@ -133,7 +143,11 @@ class AttentionCudaTest : public CudaTest, public testing::WithParamInterface<Ca
     std::vector<i32> host_starts = starts_of(c);
     host_starts.resize(std::max<u64>(host_starts.size(), 1));
     const DeviceArray documents(host_starts.data(), host_starts.size() * sizeof(i32));
-    const i32* const starts = c.documents ? documents.as<i32>() : nullptr;
+    const i32* const starts = c.documents || c.holes ? documents.as<i32>() : nullptr;
+    std::vector<KeyHole> host_holes = holes_of(c);
+    host_holes.resize(std::max<u64>(host_holes.size(), 1));
+    const DeviceArray device_holes(host_holes.data(), host_holes.size() * sizeof(KeyHole));
+    const KeyHole* const holes = c.holes ? device_holes.as<KeyHole>() : nullptr;
     const std::vector<float> host_sinks = sinks_of(c);
     const DeviceValues sinks(c.sinks ? host_sinks : std::vector<float>(1), c.sinks.value_or(c.precision));
     const DeviceValues dsinks(std::vector<float>(std::max<u64>(host_sinks.size(), 1), dsinks_before),
@@ -144,6 +158,7 @@ class AttentionCudaTest : public CudaTest, public testing::WithParamInterface<Ca
                     .out = out.values(),
                     .lse = lse.values().fp32(),
                     .starts = starts,
+                    .holes = holes,
                     .dropout = dropout_of(c),
                     .sinks = given_sinks},
                    stream_);
@@ -154,6 +169,7 @@ class AttentionCudaTest : public CudaTest, public testing::WithParamInterface<Ca
                              .dout = dout.values(),
                              .dqkv = dqkv.values(),
                              .starts = starts,
+                             .holes = holes,
                              .dropout = dropout_of(c),
                              .sinks = given_sinks,
                              .dsinks = c.sinks ? dsinks.values().fp32() : nullptr},
@@ -235,6 +251,7 @@ TEST_P(AttentionCudaTest, MatchesReferenceAndCpu) {
   const u64 rows = u64{c.shape.sequences} * c.shape.tokens;
   const auto qkv_floats = random_floats(rows * c.shape.qkv_columns(), 1);
   const std::vector<i32> starts = starts_of(c);
+  const std::vector<KeyHole> holes = holes_of(c);
   const auto dout_floats = random_floats(rows * c.shape.out_columns(), 2);
   restart(c, 7);
   Results got, again;
@@ -252,7 +269,8 @@ TEST_P(AttentionCudaTest, MatchesReferenceAndCpu) {
     }
     SCOPED_TRACE("the reference");
     Results want = attention_reference(c.shape, qkv.given(), dout.given(), &out, dropout_of(c),
-                                       starts.empty() ? nullptr : starts.data(), sinks_of(c));
+                                       starts.empty() ? nullptr : starts.data(), sinks_of(c),
+                                       holes.empty() ? nullptr : holes.data());
     for (float& dsink : want.dsinks) dsink += dsinks_before;
     expect_close(got, want, tolerance_of(c.precision));
   }
@@ -433,6 +451,22 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{capped_at(windowed(130, 20, 50), 1, 0.7f), fp32, 0, 90, 0, true},
                     Case{capped_at(one(65, 20, 3), 2), bf16, 0.2f}, Case{capped_at(one(1, 64), 1), bf16}),
     name);
+
+constexpr Case with_holes(Case c) {
+  c.holes = true;
+  return c;
+}
+INSTANTIATE_TEST_SUITE_P(Holes, AttentionCudaTest,
+                         testing::Values(with_holes({grouped(400, 64, 4, 2), bf16}),
+                                         with_holes({grouped(300, 128, 2, 1), bf16, 0.2f}),
+                                         with_holes({grouped(130, 40, 2, 2, 2), fp16, 0, 75}),
+                                         with_holes({grouped(300, 64, 2, 1), fp16, 0.1f, 70}),
+                                         with_holes({capped_at(one(260, 64, 2), 1, 0.7f), bf16}),
+                                         with_holes({grouped(300, 32, 2, 1), fp32}),
+                                         with_holes({grouped(200, 256, 2, 1), fp32, 0.2f, 90, 0, false,
+                                                     fp32}),
+                                         with_holes({grouped(100, 256, 2, 1), bf16})),
+                         name);
 
 // Documents that begin and end with tiles, and a document that spans several tiles.
 TEST_P(AttentionCudaTest, DocumentsAreAsIfAlone) {

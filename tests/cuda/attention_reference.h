@@ -24,7 +24,7 @@ struct ReferenceRows {
 inline void reference_head(const AttentionShape& s, u32 head, const std::vector<float>& qkv,
                            const std::vector<float>& dout, const std::vector<float>* stored_out,
                            const Dropout& dropout, const i32* starts, const std::vector<float>& sinks,
-                           AttentionResults& r) {
+                           const KeyHole* holes, AttentionResults& r) {
   const u32 size = s.head_size, width = s.value_size != 0 ? s.value_size : size, t = s.tokens;
   const u32 queries = s.heads * size, keys = s.key_heads() * size, values = s.key_heads() * width;
   const u32 of_sequence = head % s.heads, kv_head = of_sequence / s.group(), outs = s.heads * width;
@@ -44,6 +44,7 @@ inline void reference_head(const AttentionShape& s, u32 head, const std::vector<
     const u32 begin = s.window != 0 && i >= document + s.window ? i + 1 - s.window : document;
     const double sink = sinks.empty() ? -1e300 : sinks[of_sequence];
     double sum = 0, top = sink, delta = 0;
+    const KeyHole hole = holes == nullptr ? KeyHole{} : holes[first + i];
     for (u32 j = begin; j <= i; ++j) {
       p[j] = 0;
       for (u32 c = 0; c < size; ++c) p[j] += q(i, c) * k(j, c);
@@ -53,7 +54,7 @@ inline void reference_head(const AttentionShape& s, u32 head, const std::vector<
       if (s.cap != 0) p[j] = s.cap * tanh;
       top = std::max(top, p[j]);
     }
-    for (u32 j = begin; j <= i; ++j) sum += p[j] = std::exp(p[j] - top);
+    for (u32 j = begin; j <= i; ++j) sum += p[j] = hole.hides(j) ? 0 : std::exp(p[j] - top);
     const double likely_sink = std::exp(sink - top) / (sum += std::exp(sink - top));
     y.assign(width, 0.0);
     for (u32 j = begin; j <= i; ++j) {
@@ -91,8 +92,8 @@ inline void reference_head(const AttentionShape& s, u32 head, const std::vector<
 inline AttentionResults attention_reference(const AttentionShape& s, const std::vector<float>& qkv,
                                             const std::vector<float>& dout,
                                             const std::vector<float>* stored_out, const Dropout& dropout,
-                                            const i32* starts = nullptr,
-                                            const std::vector<float>& sinks = {}) {
+                                            const i32* starts = nullptr, const std::vector<float>& sinks = {},
+                                            const KeyHole* holes = nullptr) {
   AttentionResults r;
   r.dsinks.resize(sinks.size());
   r.lse.resize(s.lse_elements());
@@ -102,7 +103,7 @@ inline AttentionResults attention_reference(const AttentionShape& s, const std::
   r.dk.resize(rows * s.key_heads() * s.head_size);
   r.dv.resize(rows * s.key_heads() * width);
   for (u32 head = 0; head < s.sequences * s.heads; ++head)
-    reference_head(s, head, qkv, dout, stored_out, dropout, starts, sinks, r);
+    reference_head(s, head, qkv, dout, stored_out, dropout, starts, sinks, holes, r);
   return r;
 }
 

@@ -28,7 +28,9 @@ constexpr double tolerance = 1e-5;
 class Units {
  public:
   // `pair`: the only one of the file's pairs, or of its halves' sequences, that is taken; none: all.
-  Units(const Safetensors& file, const ObjectiveRule& rule, std::optional<u32> pair = {}) : rule_(rule) {
+  // `shares`: prompts stand once.
+  Units(const Safetensors& file, const ObjectiveRule& rule, std::optional<u32> pair = {}, bool shares = false)
+      : rule_(rule), shares_(shares) {
     const u32 pairs = u32(file.get<i32>("lengths").size() / 2);
     const Sequences own = {file, "tokens", "lengths", "references"};
     std::vector<u32> taken;
@@ -39,26 +41,30 @@ class Units {
       for (const u32 chosen : std::span(taken).first(taken.size() / 2)) {
         const float prompt = static_cast<float>(own.prompts[chosen] - 1);
         add(own, chosen, true, rule.prompt_nll ? prompt : margins[chosen]);
-        add(own, pairs + chosen, false, 0);
+        add(own, pairs + chosen, false, 0, true);
       }
     } else if (rule.unit == LossUnit::judged) {
       const auto verdicts = file.get<float>("verdicts");
       const Sequences others = {file, "mismatched", "mismatched_lengths", "mismatched_references"};
       for (const u32 i : taken) {
         add(own, i, true, verdicts[i]);
-        if (rule.sequences > 1) add(others, i, false, 0);
+        if (rule.sequences > 1) add(others, i, false, 0, true);
       }
     } else {
       const auto advantages = file.get<float>("advantages");
       old_ = file.get<float>("old_logps");
-      for (const u32 i : taken) add(own, i, true, advantages[i]);
+      for (const u32 i : taken) {
+        if (i >= pairs && taken.size() > 2) continue;  // a pair's sequences side by side have one prompt
+        add(own, i, true, advantages[i]);
+        if (taken.size() > 2) add(own, pairs + i, true, advantages[pairs + i], true);
+      }
     }
   }
 
   // Documents of one ignored token each, behind the units.
   void pad(size_t places) {
     while (tokens.size() < places) {
-      starts.push_back(i32(tokens.size()));
+      starts.push_back(i32(tokens.size())), holes.emplace_back();
       tokens.push_back(0), targets.push_back(ignored_target), sequences.push_back(0);
       values.push_back(0), references.push_back(0), old_logps.push_back(0);
     }
@@ -69,6 +75,7 @@ class Units {
   }
   RunOptions options() const {
     return {.starts = starts.data(),
+            .holes = shares_ ? holes.data() : nullptr,
             .sequences = sequences.data(),
             .values = values.data(),
             .references = rule_.reference ? references.data() : nullptr,
@@ -76,6 +83,7 @@ class Units {
   }
 
   std::vector<i32> tokens, targets, starts, sequences;
+  std::vector<KeyHole> holes;
   std::vector<float> values, references, old_logps;
   u32 count = 0;
 
@@ -90,26 +98,33 @@ class Units {
     std::vector<float> references;
   };
 
-  void add(const Sequences& from, u32 index, bool first, float value) {
+  // `follows`: has the prompt of the sequence before it.
+  void add(const Sequences& from, u32 index, bool first, float value, bool follows = false) {
     const u64 longest = from.tokens.size() / from.lengths.size(), at = index * longest;
     const i32 begin = i32(tokens.size()), length = from.lengths[index],
               places = rule_.scores() ? length : length - 1;
+    const i32 left_out = shares_ && follows ? from.prompts[index] - 1 : 0;
+    if (left_out == 0) prompt_ = begin;
     count += first;
-    for (i32 t = 0; t < places; ++t) {
+    for (i32 t = left_out; t < places; ++t) {
       const bool learned =
           rule_.scores() ? t + 1 == places : t + 1 >= from.prompts[index] || (first && rule_.prompt_nll);
       const u64 next = at + u32(t) + 1;
       tokens.push_back(from.tokens[next - 1]);
       targets.push_back(!learned ? ignored_target : rule_.scores() ? 0 : from.tokens[next]);
-      starts.push_back(begin);
-      sequences.push_back(t > 0 ? 0 : first ? places : -places);
-      values.push_back(t > 0 ? 0 : value);
+      starts.push_back(prompt_);
+      holes.push_back(left_out > 0 ? KeyHole{prompt_ + left_out, begin} : KeyHole{});
+      const i32 length = places - left_out;
+      sequences.push_back(t > left_out ? 0 : first ? length : -length);
+      values.push_back(t > left_out ? 0 : value);
       references.push_back(rule_.scores() ? 0 : from.references[next]);
       old_logps.push_back(old_.empty() ? 0 : old_[next]);
     }
   }
 
   const ObjectiveRule& rule_;
+  const bool shares_;
+  i32 prompt_ = 0;
   std::vector<float> old_;
 };
 
@@ -151,11 +166,11 @@ ObjectiveConfig config_of(const std::string& text) {
 class Objectives : public testing::TestWithParam<const char*> {
  protected:
   void expect_as_in_trl(const std::string& model_directory, const std::string& case_name,
-                        const Safetensors& expected) {
+                        const Safetensors& expected, bool shares = false) {
     const ObjectiveConfig config = config_of(expected.metadata().at(case_name));
     const ObjectiveRule rule = objective_rule(config);
-    const Units units(expected, rule);
-    ModelRunner model = model_of(model_directory, rule, units.tokens.size());
+    const Units units(expected, rule, {}, shares);
+    ModelRunner model = model_of(model_directory, rule, units.tokens.size(), shares);
     const double count = units.count_of_step();
     const double sum =
         model.forward_backward(units.tokens.data(), units.targets.data(), 1 / count, units.options());
@@ -194,14 +209,15 @@ class Objectives : public testing::TestWithParam<const char*> {
   }
 
  private:
-  ModelRunner model_of(const std::string& directory, const ObjectiveRule& rule, size_t places) {
+  ModelRunner model_of(const std::string& directory, const ObjectiveRule& rule, size_t places,
+                       bool holes = false) {
     ModelConfig config = read_model_directory(directory).value();
     config.positions = 1024;  // units stand in one row
-    ModelRunner model(
-        build_model(config, Precision::fp32, {.sequences = 1, .tokens = u32(places), .packed = true},
-                    Precision::fp32, {}, 0, {UpdateRule{}}, rule)
-            .value(),
-        *pool_);
+    ModelRunner model(build_model(config, Precision::fp32,
+                                  {.sequences = 1, .tokens = u32(places), .packed = true, .holes = holes},
+                                  Precision::fp32, {}, 0, {UpdateRule{}}, rule)
+                          .value(),
+                      *pool_);
     WeightsWriter writer(model.weights);
     EXPECT_TRUE(load_weights(directory, model.graph(), writer));
     model.upload();
@@ -232,6 +248,8 @@ TEST_P(Objectives, AgreeWithTrl) {
     SCOPED_TRACE(name);
     expect_as_in_trl(family_directory(GetParam()), name, expected);
     expect_accumulated_as_in_trl(family_directory(GetParam()), name, expected);
+    if (can_share_prompts(read_model_directory(family_directory(GetParam())).value()))
+      expect_as_in_trl(family_directory(GetParam()), name, expected, true);
     ++cases;
   }
   EXPECT_EQ(cases, 47u);

@@ -31,6 +31,7 @@ struct RunOptions {
   u64 seed = 7;
   u64 step = 1;
   const i32* starts = nullptr;  // for a packed batch
+  const KeyHole* holes = nullptr;
   const i32* sequences = nullptr;
   const float *values = nullptr, *references = nullptr, *old_logps = nullptr, *distributions = nullptr;
 };
@@ -248,8 +249,8 @@ class BasicModelRunner {
   }
   Sums& no_sums() { return *reinterpret_cast<Sums*>(loss_sum_.get()) = {}; }
   static BatchView batch_of(const i32* tokens, const i32* targets, const RunOptions& o) {
-    return {tokens,   targets,      o.starts,    tokens,         o.sequences,
-            o.values, o.references, o.old_logps, o.distributions};
+    return {tokens,      targets,  o.starts,     o.holes,     tokens,
+            o.sequences, o.values, o.references, o.old_logps, o.distributions};
   }
   u64 workspace_bytes() const {
     u64 bytes = 0;

@@ -111,7 +111,7 @@ inline Config preference(Config c, const TrainDir& dir, ObjectiveType type,
                   : distills                             ? taught_tokens(dir)
                                                          : preference_pairs(dir)};
   c.data.packing = true;
-  c.data.units = unit_settings(c.objective, c.train.sequence_length);
+  c.data.units = unit_settings(c.objective, c.model, c.train.sequence_length);
   return c;
 }
 

@@ -17,15 +17,51 @@ namespace {
 
 constexpr u64 order_seed = 0x7469'6465;  // for the order of documents; not the run's seed
 
-// Order in which documents are packed. The last ones are held out.
+u64 held_out(u64 documents, double fraction) {
+  if (fraction <= 0 || documents < 2) return 0;
+  return std::clamp<u64>(static_cast<u64>(std::llround(fraction * static_cast<double>(documents))), 1,
+                         documents - 1);
+}
+
+// Order in which documents are packed. The last ones are held out. Documents of a group stay together, in
+// their order.
 class DocumentOrder {
  public:
-  DocumentOrder(u64 documents, bool shuffle) : order_(documents, order_seed, 0), shuffle_(shuffle) {}
-  u64 operator()(u64 place) const { return shuffle_ ? order_(place) : place; }
+  // `grouped`: the cache says which documents are a group.
+  static Result<DocumentOrder> make(const TokenCache& cache, bool grouped, bool shuffle) {
+    DocumentOrder out;
+    const u64 documents = cache.counts().documents;
+    out.count_ = documents;
+    std::vector<u32> begins;
+    for (u64 i = 0; grouped && i < documents; ++i) {
+      TRY_ASSIGN(const TokenCache::Document document, cache.document(i));
+      if (i == 0 || !document.shared.follows) begins.push_back(static_cast<u32>(i));
+    }
+    if (shuffle) out.order_.emplace(grouped ? begins.size() : documents, order_seed, 0);
+    if (!grouped) return out;
+    begins.push_back(static_cast<u32>(documents));
+    for (u64 g = 0; g + 1 < begins.size(); ++g) {
+      const u64 group = shuffle ? (*out.order_)(g) : g;
+      for (u32 i = begins[group]; i < begins[group + 1]; ++i) out.documents_.push_back(i);
+      out.group_ends_.push_back(static_cast<u32>(out.documents_.size()));
+    }
+    return out;
+  }
+  u64 operator()(u64 place) const {
+    if (!documents_.empty()) return documents_[place];
+    return order_ ? (*order_)(place) : place;
+  }
+  // RETURNS: the number of documents at the end that are held out.
+  u64 held(double fraction) const {
+    if (group_ends_.empty()) return held_out(count_, fraction);
+    const u64 groups = held_out(group_ends_.size(), fraction);
+    return groups == 0 ? 0 : count_ - group_ends_[group_ends_.size() - 1 - groups];
+  }
 
  private:
-  Permutation order_;
-  bool shuffle_;
+  std::optional<Permutation> order_;  // of documents, or of groups
+  u64 count_ = 0;
+  std::vector<u32> documents_, group_ends_;  // in the order; only with groups
 };
 
 // Split of the documents. Training gets the first documents in the order and the `head` of a document that is
@@ -36,18 +72,12 @@ struct Division {
   u64 tail_rows = 0;
 };
 
-u64 held_out(u64 documents, double fraction) {
-  if (fraction <= 0 || documents < 2) return 0;
-  return std::clamp<u64>(static_cast<u64>(std::llround(fraction * static_cast<double>(documents))), 1,
-                         documents - 1);
-}
-
 // Splits the documents. If a single document is larger than the held-out share (such as a book in one file),
 // the last rows of the last document are held out instead; but a unit is never cut.
 Result<Division> divide(const TokenCache& cache, const DocumentOrder& order, const DataConfig& config,
                         u32 row_places) {
   const double fraction = config.validation_fraction;
-  const u64 documents = cache.counts().documents, held = held_out(documents, fraction);
+  const u64 documents = cache.counts().documents, held = order.held(fraction);
   const Division whole{.train = documents - held, .held = held, .head = {}, .tail = {}};
   if (fraction <= 0 || config.units.on() || fraction * static_cast<double>(documents) >= 1) return whole;
   TRY_ASSIGN(const TokenCache::Document last, cache.document(order(documents - 1)));
@@ -103,14 +133,16 @@ Result<void> DocumentDataset::pack(const DataConfig& config, Source source) {
   if (documents == 0)  // no cache is made without documents
     return Error{ErrorKind::bad_input,
                  fmt::format("{}: holds no document; remove it to have it made again", cache->directory())};
-  const DocumentOrder order(documents, shuffle_);
+  TRY_ASSIGN(const DocumentOrder order,
+             DocumentOrder::make(*cache, config.units.documents == Documents::rollouts, shuffle_));
   TRY_ASSIGN(const Division division, divide(*cache, order, config, sequence_length_));
   const PackOptions options{.row_places = sequence_length_,
                             .together = config.packing,
                             .sequences = config.units.sequences,
                             .count_tokens = config.units.count_tokens,
                             .prompts = config.units.documents == Documents::prompted_pairs,
-                            .labels = config.units.documents == Documents::token_labels};
+                            .labels = config.units.documents == Documents::token_labels,
+                            .shares = config.units.shares};
   Packed out{.cache = std::move(cache), .train = {}, .validation = {}, .name = std::move(source.name)};
   const u64 train = division.train + (division.head ? 1 : 0), held = division.tail ? 1 : division.held;
   const auto train_document = [&](u64 i) -> Result<TokenCache::Document> {
@@ -132,6 +164,10 @@ Result<void> DocumentDataset::pack(const DataConfig& config, Source source) {
       out.train.cut_documents() > 0 ? fmt::format("; {} longer than a row {} cut", out.train.cut_documents(),
                                                   out.train.cut_documents() == 1 ? "was" : "were")
                                     : ""));
+  if (const u64 saved = out.train.saved_places(); saved > 0)
+    notes_.push_back(fmt::format(
+        "data: prompts stand once for the sequences that share them, which saves {:.1f}% of the places",
+        100 * static_cast<double>(saved) / static_cast<double>(saved + out.train.filled_places())));
   if (config.labelled && out.train.full_documents() > 0)
     notes_.push_back(
         fmt::format("data: {} {} a row, whose end is cut off if it is longer; raise "
@@ -146,6 +182,8 @@ void DocumentDataset::describe(const DataConfig& config) {
   std::string text = fmt::format(
       "documents (packing {}), rows of {}, packing {}, held out {}, shuffle {}, seed {}", packing_version,
       sequence_length_, config.packing, config.validation_fraction, shuffle_, shuffle_ ? seed_ : 0);
+  if (config.units.shares) text += ", prompts shared";
+  if (config.units.documents == Documents::rollouts) text += ", groups whole";
   for (size_t i = 0; i < sources_.size(); ++i)
     text += fmt::format(", {} at {}", sources_[i].cache->content(),
                         sources_.size() > 1 ? mixture_->share(static_cast<u32>(i)) : 0);

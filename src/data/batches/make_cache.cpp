@@ -105,7 +105,8 @@ class Batch {
         TRY(writer.append(tokens.subspan(at, count), numbers.subspan(at * width, count * width)));
         TRY(writer.end_document(scoring_           ? static_cast<double>(record_)
                                 : d.values.empty() ? 0
-                                                   : d.values[n]));
+                                                   : d.values[n],
+                                d.shared.empty() ? SharedPrompt{} : d.shared[n]));
         at = d.ends[n];
       }
       TRY(writer.append(tokens.subspan(at), numbers.subspan(at * width)));
@@ -159,6 +160,7 @@ Result<void> encode_all(const CacheRequest& request, const DataPlace& place, Tok
 CacheParts parts_of(const UnitSettings& units) {
   return {.values = units.scored() || units.scoring != TargetOutput::nothing ||
                     units.documents == Documents::judged || units.documents == Documents::rollouts,
+          .shared = units.on() && units.scoring == TargetOutput::nothing,
           .numbers = units.numbers};
 }
 
@@ -203,8 +205,8 @@ Result<std::string> cache_key(const CacheRequest& request) {
   if (request.settings.units.documents == Documents::distributions)
     text += fmt::format("temperature {}\n", request.settings.units.temperature);
   if (const UnitSettings& units = request.settings.units; units.on()) {
-    text += fmt::format("units {}, sequences of {}\n", static_cast<int>(units.documents),
-                        units.sequence_tokens_max);
+    text += fmt::format("units {}, sequences of {}, shared prompts known\n",
+                        static_cast<int>(units.documents), units.sequence_tokens_max);
     if (units.scoring != TargetOutput::nothing)
       text += fmt::format("scored {}\n", static_cast<int>(units.scoring));
     if (units.documents >= Documents::judged)

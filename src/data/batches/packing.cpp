@@ -28,35 +28,48 @@ class PackedRows::Packer {
     if (options_.sequences > 0) return add_unit(document, places);
     out_.full_ += places == options_.row_places;
     if (places <= options_.row_places)
-      return put(document.first, static_cast<u32>(places), static_cast<u32>(document.learned));
+      return put({document.first, static_cast<u32>(places), none, 0}, static_cast<u32>(document.learned));
     ++out_.cut_;
     for (u64 at = 0; at < places; at += options_.row_places) {
       const u32 count = static_cast<u32>(std::min<u64>(options_.row_places, places - at));
       TRY_ASSIGN(const u64 learned, out_.cache_->learned_in(document.first + at + 1, count));
-      if (learned > 0) TRY(put(document.first + at, count, static_cast<u32>(learned)));
+      if (learned > 0) TRY(put({document.first + at, count, none, 0}, static_cast<u32>(learned)));
     }
     return {};
   }
 
  private:
   Result<void> add_unit(const TokenCache::Document& document, u64 places) {
+    const u32 shared = options_.shares ? document.shared.places() : 0;
+    const bool of_pair = options_.sequences > 1, joins = !of_pair && joins_last(document, places - shared);
+    if (of_pair || joins) places -= shared;
     if (places > options_.row_places)
       return Error{ErrorKind::bad_input,
                    fmt::format("{}: a unit has {} places, more than a row; remove {} to have it made again",
                                out_.cache_->directory(), places, out_.cache_->directory())};
     if (out_.cache_->has_values()) out_.values_.push_back(static_cast<float>(document.value));
     const u64 targets = options_.count_tokens ? document.learned : 1;
-    return put(document.first, static_cast<u32>(places), static_cast<u32>(targets));
+    return put({document.first, static_cast<u32>(places), none, of_pair || joins ? shared : 0},
+               static_cast<u32>(targets), joins ? last_row_ : none);
   }
 
-  Result<void> put(u64 first_token, u32 places, u32 targets) {
+  // RETURNS: true if a document of a group goes behind the one before it, whose prompt it sees.
+  bool joins_last(const TokenCache::Document& document, u64 places) const {
+    return options_.shares && document.shared.follows && document.shared.places() > 0 && last_row_ != none &&
+           options_.together && out_.rows_[last_row_].places + places <= options_.row_places;
+  }
+
+  // `row`: where the piece goes; none: where it fits best.
+  Result<void> put(const Piece& given, u32 targets, u32 row = none) {
     if (out_.pieces_.size() == pieces_max)
       return Error{ErrorKind::bad_input,
                    fmt::format("{}: more than {} documents", out_.cache_->directory(), pieces_max)};
-    const u32 piece = static_cast<u32>(out_.pieces_.size());
-    out_.pieces_.push_back({first_token, places, none});
+    const u32 piece = static_cast<u32>(out_.pieces_.size()), places = given.places;
+    out_.pieces_.push_back(given);
     out_.filled_ += places;
-    const u32 row = row_for(places);
+    out_.saved_ += given.shared;
+    if (row == none) row = row_for(places);
+    last_row_ = row;
     Row& to = out_.rows_[row];
     (to.first_piece == none ? to.first_piece : out_.pieces_[to.last_piece].next) = piece;
     to.last_piece = piece;
@@ -82,6 +95,7 @@ class PackedRows::Packer {
   PackedRows& out_;
   const PackOptions& options_;
   std::vector<u32> open_;  // oldest first
+  u32 last_row_ = none;    // of the last document
 };
 
 Result<PackedRows> PackedRows::pack(const TokenCache& cache, u64 documents, const DocumentAt& document,
@@ -103,16 +117,23 @@ Result<PackedRows> PackedRows::pack(const TokenCache& cache, u64 documents, cons
 
 // Reads one token more than places: it is only a target, or the first token of the next round.
 Result<void> PackedRows::read_piece(const Piece& piece, u32 vocab_size, const BatchArrays& out,
-                                    u32& at) const {
+                                    Beginning& beginning) const {
   std::array<u32, read_tokens> buffer;
   std::array<float, read_tokens> references, numbers;  // numbers: labels, or log-probabilities of samples
   const u64 of_place = out.distributions.size() / out.tokens.size();
   const bool sampled = !out.old_logps.empty(), unknown = sampled && cache_->counts().unknown_logps > 0,
              referenced = !out.references.empty() || unknown;
   if (referenced) CHECK(cache_->references() != nullptr, cache_->directory());
-  const u32 tokens = piece.places + last_tokens();
-  u32 begin = at;  // of the sequence
+  const u32 tokens = piece.places + piece.shared + last_tokens();
+  u32 at = beginning.at, begin = at;  // of the sequence
   const u32 of_unit = begin;
+  // A sequence that shares a prompt sees it from its start on. Its own copy is left out, but for the last
+  // token.
+  const bool joins = sequences_ < 2 && piece.shared > 0;
+  if (!joins) beginning.prompt = begin;
+  u32 start = beginning.prompt, left_out = joins ? piece.shared : 0;
+  KeyHole hole;
+  if (joins) hole = {static_cast<i32>(start + piece.shared), static_cast<i32>(begin)};
   bool in_prompt = prompts_;
   const auto end_sequence = [&] {
     const auto length = static_cast<i32>(at - begin);
@@ -139,6 +160,15 @@ Result<void> PackedRows::read_piece(const Piece& piece, u32 vocab_size, const Ba
                                  std::max(id, next_id), vocab_size, cache_->directory())};
       if (sequences_ > 1 && begins_sequence(buffer[i + 1])) {
         end_sequence();
+        left_out = piece.shared;
+        if (left_out > 0)
+          hole = {static_cast<i32>(start + left_out), static_cast<i32>(begin)};
+        else
+          start = begin;
+        continue;
+      }
+      if (left_out > 0) {
+        --left_out;
         continue;
       }
       in_prompt = in_prompt && !is_learned(buffer[i + 1]);
@@ -146,7 +176,8 @@ Result<void> PackedRows::read_piece(const Piece& piece, u32 vocab_size, const Ba
       out.tokens[at] = static_cast<i32>(id);
       const i32 target = labels_ ? static_cast<i32>(numbers[i + 1]) : static_cast<i32>(next_id);
       out.targets[at] = is_learned(buffer[i + 1]) || in_prompt ? target : ignored_target;
-      if (!out.starts.empty()) out.starts[at] = static_cast<i32>(begin);
+      if (!out.starts.empty()) out.starts[at] = static_cast<i32>(start);
+      if (!out.holes.empty()) out.holes[at] = hole;
       if (!out.references.empty()) out.references[at] = references[i + 1];
       if (sampled && has_loss(out.targets[at])) {
         const float old = numbers[i + 1];
@@ -157,6 +188,7 @@ Result<void> PackedRows::read_piece(const Piece& piece, u32 vocab_size, const Ba
     done += count;
   }
   end_sequence();
+  beginning.at = at;
   return {};
 }
 
@@ -169,14 +201,16 @@ Result<void> PackedRows::read_distributions(u64 first_token, std::span<float> ou
 Result<void> PackedRows::read(u64 row, u32 vocab_size, const BatchArrays& out) const {
   CHECK(row < rows_.size() && out.tokens.size() == row_places_ && out.targets.size() == row_places_, row,
         rows_.size(), out.tokens.size());
-  u32 at = 0;
+  Beginning begin;
   for (u32 piece = rows_[row].first_piece; piece != none; piece = pieces_[piece].next) {
-    if (!values_.empty() && !out.values.empty()) out.values[at] = values_[piece];
-    TRY(read_piece(pieces_[piece], vocab_size, out, at));
+    if (!values_.empty() && !out.values.empty()) out.values[begin.at] = values_[piece];
+    TRY(read_piece(pieces_[piece], vocab_size, out, begin));
   }
+  const u32 at = begin.at;
   make_empty({out.tokens.subspan(at), out.targets.subspan(at), {}});
   if (!out.starts.empty()) {
     for (u32 i = at; i < row_places_; ++i) out.starts[i] = static_cast<i32>(i);
+    std::ranges::fill(out.holes.empty() ? out.holes : out.holes.subspan(at), KeyHole{});
   }
   return {};
 }

@@ -7,7 +7,9 @@
 // their order.
 //
 // A document that is a unit of sequences, such as a pair, lies in one row: its sequences follow each
-// other, each a place shorter than its tokens.
+// other, each a place shorter than its tokens. A prompt that they share may stand once: the second sequence
+// then begins with the prompt's last token, and a hole (KeyHole) keeps it from seeing the first one's
+// completion. So may the prompt of documents of one group.
 #pragma once
 
 #include <functional>
@@ -32,12 +34,13 @@ struct PackOptions {
   // its places before the first token that is marked as learned.
   bool prompts = false;
   bool labels = false;  // targets are labels, the numbers of the cache's tokens
+  bool shares = false;  // shared prompts stand once
 };
 
 class PackedRows {
  public:
-  // `document(i)` gives the documents to pack, for i in [0, documents), in this order. Memory: 16 bytes per
-  // document and per row.
+  // `document(i)` gives the documents to pack, for i in [0, documents), in this order. Memory: 20 bytes per
+  // document and 16 per row.
   // REQUIRES: `cache` holds the documents' tokens and outlives the rows.
   using DocumentAt = std::function<Result<TokenCache::Document>(u64)>;
   static Result<PackedRows> pack(const TokenCache& cache, u64 documents, const DocumentAt& document,
@@ -49,6 +52,7 @@ class PackedRows {
   u64 cut_documents() const { return cut_; }
   u64 full_documents() const { return full_; }  // as long as a row, so an encoder may have cut them
   u64 filled_places() const { return filled_; }
+  u64 saved_places() const { return saved_; }  // of prompts that stand once
 
   // Fills arrays of T places each; `out.starts` may be empty. An empty place attends only to itself.
   // Error: as TokenCache::read(); bad_input if an id is not below `vocab_size`.
@@ -70,8 +74,13 @@ class PackedRows {
   struct Piece {
     u64 first_token;
     u32 places, next;  // next: index of the row's next piece; none: last
+    u32 shared;        // places of the prompt that stand before
   };
-  Result<void> read_piece(const Piece&, u32 vocab_size, const BatchArrays& out, u32& at) const;
+  // Where a piece begins in its row, and the prompt that it may share.
+  struct Beginning {
+    u32 at = 0, prompt = 0;
+  };
+  Result<void> read_piece(const Piece&, u32 vocab_size, const BatchArrays& out, Beginning& begin) const;
   // Reads what a teacher says of the tokens from `first_token` on.
   Result<void> read_distributions(u64 first_token, std::span<float> out) const;
   struct Row {
@@ -86,7 +95,7 @@ class PackedRows {
   std::vector<Piece> pieces_;
   std::vector<float> values_;  // by piece; empty: documents have none
   std::vector<Row> rows_;
-  u64 cut_ = 0, full_ = 0, filled_ = 0;
+  u64 cut_ = 0, full_ = 0, filled_ = 0, saved_ = 0;
 };
 
 template <class Fn>

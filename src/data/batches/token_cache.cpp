@@ -94,6 +94,7 @@ Result<std::unique_ptr<TokenCache>> TokenCache::open(const std::string& director
   out->tokens_path_ = directory + "/tokens.bin";
   out->documents_path_ = directory + "/documents.bin";
   out->values_path_ = directory + "/values.bin";
+  out->shared_path_ = directory + "/shared.bin";
   out->numbers_path_ = directory + "/numbers.bin";
   const std::string path = directory + "/about.json";
   TRY_ASSIGN(const std::string text, read_small_file(path, about_bytes_max, ErrorKind::bad_input));
@@ -129,6 +130,9 @@ Result<std::unique_ptr<TokenCache>> TokenCache::open(const std::string& director
     TRY_ASSIGN(out->values_,
                open_array(out->values_path_, directory, out->counts_.documents * sizeof(double)));
   }
+  if (parsed->get_object().contains("shared")) {
+    TRY_ASSIGN(out->shared_, open_array(out->shared_path_, directory, out->counts_.documents * sizeof(u32)));
+  }
   if (parsed->get_object().contains("numbers")) {
     TRY_ASSIGN(out->counts_.unknown_logps, about.number("unknown_logps"));
     TRY_ASSIGN(const u64 numbers, about.number("numbers"));
@@ -163,6 +167,15 @@ Result<TokenCache::Document> TokenCache::document(u64 index) const {
   if (has_values())
     TRY(read_array(values_, values_path_, index * sizeof(double),
                    std::as_writable_bytes(std::span(&found.value, 1))));
+  if (shared_) {
+    u32 bits = 0;
+    TRY(read_array(shared_, shared_path_, index * sizeof(u32), std::as_writable_bytes(std::span(&bits, 1))));
+    found.shared = {bits & ~follows_bit, (bits & follows_bit) != 0};
+    if (found.shared.tokens >= found.tokens)
+      return damaged(
+          shared_path_, directory_,
+          fmt::format("document {} shares {} of {} tokens", index, found.shared.tokens, found.tokens));
+  }
   return found;
 }
 

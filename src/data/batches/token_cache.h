@@ -9,6 +9,9 @@
 // values.bin, only with objectives that read one: an f64 per document, such as the margin of a pair. Of
 // documents to be scored, the number of the record from which each comes, from 0 on.
 //
+// shared.bin, only of units to be trained: a u32 per document: the tokens of the prompt that its sequences
+// share, or that it shares with the document before it, and in bit 31 whether it belongs to that one's group.
+//
 // numbers.bin, only with objectives whose documents bring some (UnitSettings::numbers): f32s of each token,
 // such as the log-probability at which it was sampled; NaN: not known.
 //
@@ -30,12 +33,14 @@
 #include "base/result.h"
 #include "base/types.h"
 #include "data/batches/token_references.h"
+#include "data/documents/answer_tokens.h"
 #include "data/documents/bad_records.h"
 #include "io/sudden_end.h"
 
 namespace tidepool {
 
 inline constexpr i64 token_cache_version = 2;
+inline constexpr u32 follows_bit = 0x8000'0000;  // in shared.bin
 
 struct CacheCounts {
   u64 documents = 0, tokens = 0;
@@ -48,6 +53,7 @@ struct CacheCounts {
 // Files that not every cache has.
 struct CacheParts {
   bool values = false;
+  bool shared = false;
   u32 numbers = 0;  // of a token
 };
 
@@ -63,7 +69,7 @@ class TokenCacheWriter {
   // and drops it if no token but its first is learned.
   // `numbers`: [tokens, CacheParts::numbers].
   Result<void> append(std::span<const u32> tokens, std::span<const float> numbers = {});
-  Result<void> end_document(double value = 0);
+  Result<void> end_document(double value = 0, SharedPrompt shared = {});
   // Makes the cache durable and visible. If another process has finished the same cache first, that one
   // stays.
   Result<void> finish();
@@ -92,6 +98,7 @@ class TokenCacheWriter {
   u64 document_tokens_ = 0, document_learned_ = 0, document_unknown_ = 0;
   std::vector<u64> ends_;       // content of documents.bin
   std::vector<double> values_;  // content of values.bin
+  std::vector<u32> shared_;     // content of shared.bin
   CacheCounts counts_;
   BadRecords bad_;
 };
@@ -112,6 +119,7 @@ class TokenCache {
     u64 first = 0, tokens = 0;
     u64 learned = 0;  // of these tokens, without the first
     double value = 0;
+    SharedPrompt shared;
   };
   // Reads verify the data, block by block.
   // THREADS: any, at any time.
@@ -133,10 +141,10 @@ class TokenCache {
 
   std::string directory_, content_;
   // Made once, because a step must not allocate.
-  std::string tokens_path_, documents_path_, values_path_, numbers_path_;
+  std::string tokens_path_, documents_path_, values_path_, shared_path_, numbers_path_;
   CacheCounts counts_;
   BadRecords bad_;
-  Fd tokens_, documents_, values_, numbers_;
+  Fd tokens_, documents_, values_, shared_, numbers_;
   u32 numbers_per_token_ = 0;
   std::unique_ptr<TokenReferences> references_;
 };

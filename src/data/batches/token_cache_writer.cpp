@@ -55,8 +55,8 @@ Result<void> sync_directory(const std::string& path) {
 }  // namespace
 
 struct TokenCacheWriter::Files {
-  Fd tokens, documents, values, numbers;
-  BlockEncoder token_blocks, document_blocks, value_blocks, number_blocks;
+  Fd tokens, documents, values, shared, numbers;
+  BlockEncoder token_blocks, document_blocks, value_blocks, shared_blocks, number_blocks;
   std::vector<std::byte> blocks;  // about to be written to a file
   XXH3_state_t *tokens_hash = XXH3_createState(), *documents_hash = XXH3_createState();
   std::vector<RemovedAtSuddenEnd> leftovers;
@@ -105,7 +105,8 @@ Result<bool> TokenCacheWriter::make_unfinished() {
         fmt::format("{}: cannot make the directory: {}; set data.cache to a directory that can be written",
                     unfinished_, fault.message())};
   files_->leftovers.clear();
-  for (const char* name : {"/tokens.bin", "/documents.bin", "/values.bin", "/numbers.bin", "/about.json"})
+  for (const char* name :
+       {"/tokens.bin", "/documents.bin", "/values.bin", "/shared.bin", "/numbers.bin", "/about.json"})
     files_->leftovers.emplace_back(unfinished_ + name, Leftover::file);
   files_->leftovers.emplace_back(unfinished_, Leftover::directory);
   Result<Fd> tokens = create_file(unfinished_ + "/tokens.bin");
@@ -116,6 +117,9 @@ Result<bool> TokenCacheWriter::make_unfinished() {
   TRY_ASSIGN(files_->documents, create_file(unfinished_ + "/documents.bin"));
   if (parts_.values) {
     TRY_ASSIGN(files_->values, create_file(unfinished_ + "/values.bin"));
+  }
+  if (parts_.shared) {
+    TRY_ASSIGN(files_->shared, create_file(unfinished_ + "/shared.bin"));
   }
   if (parts_.numbers > 0) {
     TRY_ASSIGN(files_->numbers, create_file(unfinished_ + "/numbers.bin"));
@@ -136,7 +140,7 @@ Result<void> TokenCacheWriter::append(std::span<const u32> tokens, std::span<con
   return std::max(tokens_.size(), numbers_.size()) >= flush_tokens ? flush() : Result<void>();
 }
 
-Result<void> TokenCacheWriter::end_document(double value) {
+Result<void> TokenCacheWriter::end_document(double value, SharedPrompt shared) {
   const u64 tokens = std::exchange(document_tokens_, 0), learned = std::exchange(document_learned_, 0),
             unknown = std::exchange(document_unknown_, 0);
   if (learned == 0) {
@@ -153,6 +157,7 @@ Result<void> TokenCacheWriter::end_document(double value) {
   ends_.push_back(counts_.tokens);
   ends_.push_back(counts_.learned);
   if (parts_.values) values_.push_back(value);
+  if (parts_.shared) shared_.push_back(shared.tokens | (shared.follows ? follows_bit : 0));
   return {};
 }
 
@@ -175,6 +180,10 @@ Result<void> TokenCacheWriter::flush() {
   if (parts_.values) {
     TRY(add(std::span(values_), files_->value_blocks, files_->values, "values.bin"));
     values_.clear();
+  }
+  if (parts_.shared) {
+    TRY(add(std::span(shared_), files_->shared_blocks, files_->shared, "shared.bin"));
+    shared_.clear();
   }
   if (parts_.numbers > 0) {
     const size_t numbers = count * parts_.numbers;
@@ -203,6 +212,7 @@ std::string TokenCacheWriter::about() const {
                                {"xxh3", fmt::format("{:016x}{:016x}", XXH3_64bits_digest(files_->tokens_hash),
                                                     XXH3_64bits_digest(files_->documents_hash))}};
   if (parts_.values) about["values"] = true;
+  if (parts_.shared) about["shared"] = true;
   if (parts_.numbers > 0) {
     about["numbers"] = parts_.numbers;
     about["unknown_logps"] = counts_.unknown_logps;
@@ -234,6 +244,7 @@ Result<void> TokenCacheWriter::finish() {
     return finish_cache_file(file, fmt::format("{}/{}", unfinished_, name));
   };
   if (parts_.values) TRY(end(files_->value_blocks, files_->values, "values.bin"));
+  if (parts_.shared) TRY(end(files_->shared_blocks, files_->shared, "shared.bin"));
   if (parts_.numbers > 0) TRY(end(files_->number_blocks, files_->numbers, "numbers.bin"));
   // tokens.bin stays open, and so locked, until the directory is renamed.
   if (::fsync(files_->tokens.get()) != 0) return cache_fault("write", unfinished_ + "/tokens.bin");

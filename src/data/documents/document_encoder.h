@@ -33,6 +33,9 @@ struct EncodedDocument {
       ends;  // of documents, ascending; tokens behind the last one belong to an unfinished one
   // Units only: by document a pair's margin, 1 or -1 for a judged answer, a rollout's advantage.
   std::vector<double> values;
+  // Units only: by document the tokens of the prompt that its second sequence shares with the first; of a
+  // rollout, that it shares with the rollout before it of the same group.
+  std::vector<SharedPrompt> shared;
   // [tokens, UnitSettings::numbers]. Rollouts: the log-probability at which a token was sampled; NaN: not
   // known, or not sampled. Texts whose tokens have labels: that of the token before. Distributions: the
   // teacher's of the token.

@@ -22,8 +22,18 @@ std::string_view more_room(const UnitSettings& units) {
                              : "raise train.sequence_length, or objective.max_length, if that is set";
 }
 
+// RETURNS: the number of tokens with which both sequences begin, as far as neither learns them.
+u32 shared_tokens(std::span<const u32> first, std::span<const u32> second) {
+  u32 count = 0;
+  while (count < std::min(first.size(), second.size()) && first[count] == second[count] &&
+         !is_learned(first[count]))
+    ++count;
+  return count;
+}
+
 // Adds a document of one sequence, or of two.
 void add_unit(const std::vector<u32>& first, std::vector<u32> second, double value, EncodedDocument& out) {
+  out.shared.push_back({.tokens = shared_tokens(first, second)});
   out.tokens.insert(out.tokens.end(), first.begin(), first.end());
   if (!second.empty()) second[0] |= begins_bit;
   out.tokens.insert(out.tokens.end(), second.begin(), second.end());
@@ -136,6 +146,7 @@ Result<void> DocumentEncoder::encode_rollouts(const RolloutsRecord& record, Enco
   if (trains) TRY(check_rewards(record));
   const std::vector<double> advantages = trains ? advantages_of(record, settings_.units.advantages)
                                                 : std::vector<double>(record.completions.size());
+  std::vector<u32> before;
   for (size_t i = 0; i < record.completions.size(); ++i) {
     const Rollout& rollout = record.completions[i];
     TRY_ASSIGN(const std::vector<u32> tokens, encode_rollout(rollout, i));
@@ -154,6 +165,8 @@ Result<void> DocumentEncoder::encode_rollouts(const RolloutsRecord& record, Enco
         if (is_learned(tokens[t])) out.numbers[out.tokens.size() + t] = rollout.logprobs[next++];
     }
     add_unit(tokens, {}, advantages[i], out);
+    if (i > 0) out.shared.back() = {shared_tokens(before, tokens), true};
+    before = tokens;
   }
   return {};
 }

@@ -73,12 +73,14 @@ Result<void> run_load_batch(const Plan& plan, const ModelGraph& graph, const Tie
   const BatchArrays arrays{.tokens = ids(BatchArray::tokens),
                            .targets = ids(BatchArray::targets),
                            .starts = ids(BatchArray::starts),
+                           .holes = array(BatchArray::holes, KeyHole{}),
                            .sequences = ids(BatchArray::sequences),
                            .values = array(BatchArray::values, float{}),
                            .references = array(BatchArray::references, float{}),
                            .old_logps = array(BatchArray::old_logps, float{}),
                            .distributions = array(BatchArray::distributions, float{})};
   std::ranges::fill(arrays.starts, 0);
+  std::ranges::fill(arrays.holes, KeyHole{});
   std::ranges::fill(arrays.sequences, 0);
   std::ranges::fill(arrays.values, 0);
   std::ranges::fill(arrays.references, 0);

@@ -23,6 +23,7 @@ BatchView batch_view(const BatchShape& batch, std::span<const std::byte> bytes) 
   return {.tokens = ids(BatchArray::tokens),
           .targets = ids(BatchArray::targets),
           .starts = ids(BatchArray::starts),
+          .holes = reinterpret_cast<const KeyHole*>(place(BatchArray::holes)),
           .table_tokens = ids(BatchArray::table_tokens),
           .sequences = ids(BatchArray::sequences),
           .values = numbers(BatchArray::values),

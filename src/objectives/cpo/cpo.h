@@ -21,8 +21,8 @@ inline ObjectiveRule cpo_rule(const ObjectiveConfig& c) {
 }
 
 inline constexpr auto cpo_keys =
-    std::to_array<std::string_view>({"max_length", "beta", "loss_type", "label_smoothing", "cpo_alpha",
-                                     "simpo_gamma", "alpha", "logit_metrics"});
+    std::to_array<std::string_view>({"max_length", "share_prompts", "beta", "loss_type", "label_smoothing",
+                                     "cpo_alpha", "simpo_gamma", "alpha", "logit_metrics"});
 
 inline constexpr Objective cpo = [] {
   Objective row = preference_objective(cpo_metrics, cpo_rule);

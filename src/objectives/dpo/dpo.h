@@ -25,7 +25,7 @@ inline ObjectiveRule dpo_rule(const ObjectiveConfig& c) {
 }
 
 inline constexpr auto dpo_keys = std::to_array<std::string_view>(
-    {"max_length", "beta", "loss_type", "loss_weights", "label_smoothing", "discopop_tau",
+    {"max_length", "share_prompts", "beta", "loss_type", "loss_weights", "label_smoothing", "discopop_tau",
      "f_divergence_type", "f_alpha_divergence_coef", "ld_alpha", "use_weighting", "logit_metrics"});
 
 inline constexpr Objective dpo = [] {

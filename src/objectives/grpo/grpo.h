@@ -74,8 +74,8 @@ constexpr Objective rollout_objective(ObjectiveRule (*rule)(const ObjectiveConfi
 }
 
 inline constexpr auto grpo_keys = std::to_array<std::string_view>(
-    {"max_length", "beta", "epsilon", "epsilon_high", "delta", "use_bias_correction_kl", "logit_metrics",
-     "loss_type", "importance_sampling_level", "scale_rewards", "max_completion_length",
+    {"max_length", "share_prompts", "beta", "epsilon", "epsilon_high", "delta", "use_bias_correction_kl",
+     "logit_metrics", "loss_type", "importance_sampling_level", "scale_rewards", "max_completion_length",
      "sapo_temperature_pos", "sapo_temperature_neg"});
 
 inline constexpr Objective grpo = [] {

@@ -42,8 +42,9 @@ inline ObjectiveRule kto_rule(const ObjectiveConfig& c) {
           .undesirable_weight = c.undesirable_weight};
 }
 
-inline constexpr auto kto_keys = std::to_array<std::string_view>(
-    {"max_length", "beta", "loss_type", "desirable_weight", "undesirable_weight", "logit_metrics"});
+inline constexpr auto kto_keys =
+    std::to_array<std::string_view>({"max_length", "share_prompts", "beta", "loss_type", "desirable_weight",
+                                     "undesirable_weight", "logit_metrics"});
 
 inline constexpr Objective kto = {.documents = Documents::judged,
                                   .targets = "answers",

@@ -17,7 +17,8 @@ inline ObjectiveRule orpo_rule(const ObjectiveConfig& c) {
   return rule;
 }
 
-inline constexpr auto orpo_keys = std::to_array<std::string_view>({"max_length", "beta", "logit_metrics"});
+inline constexpr auto orpo_keys =
+    std::to_array<std::string_view>({"max_length", "share_prompts", "beta", "logit_metrics"});
 
 inline constexpr Objective orpo = [] {
   Objective row = preference_objective(orpo_metrics, orpo_rule);

@@ -20,7 +20,7 @@ inline ObjectiveRule reward_rule(const ObjectiveConfig& c) {
 }
 
 inline constexpr auto reward_keys =
-    std::to_array<std::string_view>({"max_length", "center_rewards_coefficient"});
+    std::to_array<std::string_view>({"max_length", "share_prompts", "center_rewards_coefficient"});
 
 inline constexpr Objective reward = {.documents = Documents::scored_pairs,
                                      .scores = true,

@@ -13,8 +13,9 @@ inline ObjectiveRule rloo_rule(const ObjectiveConfig& c) {
   return rule;
 }
 
-inline constexpr auto rloo_keys = std::to_array<std::string_view>(
-    {"max_length", "beta", "epsilon", "epsilon_high", "delta", "use_bias_correction_kl", "logit_metrics"});
+inline constexpr auto rloo_keys =
+    std::to_array<std::string_view>({"max_length", "share_prompts", "beta", "epsilon", "epsilon_high",
+                                     "delta", "use_bias_correction_kl", "logit_metrics"});
 
 inline constexpr Objective rloo = [] {
   Objective row = rollout_objective(rloo_rule);

@@ -14,7 +14,7 @@ inline ObjectiveRule simpo_rule(const ObjectiveConfig& c) {
 }
 
 inline constexpr auto simpo_keys = std::to_array<std::string_view>(
-    {"max_length", "beta", "label_smoothing", "simpo_gamma", "alpha", "logit_metrics"});
+    {"max_length", "share_prompts", "beta", "label_smoothing", "simpo_gamma", "alpha", "logit_metrics"});
 
 inline constexpr Objective simpo = [] {
   Objective row = preference_objective(reward_metrics, simpo_rule);

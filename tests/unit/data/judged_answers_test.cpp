@@ -40,17 +40,24 @@ class DataAnswers : public test::DocumentsFixture {
   }
   struct UnitRow : Row {
     explicit UnitRow(u32 length)
-        : Row(length), sequences(length), values(length), references(length), old_logps(length) {}
+        : Row(length),
+          holes(length),
+          sequences(length),
+          values(length),
+          references(length),
+          old_logps(length) {}
     BatchArrays arrays() {
       return {.tokens = tokens,
               .targets = targets,
               .starts = starts,
+              .holes = holes,
               .sequences = sequences,
               .values = values,
               .references = {},
               .old_logps = samples ? std::span<float>(old_logps) : std::span<float>()};
     }
     bool samples = false;
+    std::vector<KeyHole> holes;
     std::vector<i32> sequences;
     std::vector<float> values, references, old_logps;
   };
@@ -175,6 +182,45 @@ TEST_F(DataAnswers, RolloutsHaveAdvantagesAndLogProbabilities) {
   EXPECT_THAT(rows[1].old_logps, ElementsAre(0, -3, 0, 0, 0, 0));
   EXPECT_NEAR(rows[0].values[0], 0.5 / (std::sqrt(0.5) + 1e-4), 1e-6);
   EXPECT_NEAR(rows[1].values[0], -0.5 / (std::sqrt(0.5) + 1e-4), 1e-6);
+}
+
+TEST_F(DataAnswers, RolloutsOfAGroupMayShareTheirPrompt) {
+  DataConfig shares = rollouts(two_completions);
+  shares.packing = shares.units.shares = true;
+  const auto rows = rows_of(shares, 6);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_THAT(rows[0].tokens, ElementsAre('p', 'q', 'a', 'q', 0, 0));
+  EXPECT_THAT(rows[0].targets, ElementsAre(no, 'a', 'b', 'c', pad, pad));
+  EXPECT_THAT(rows[0].starts, ElementsAre(0, 0, 0, 0, 4, 5));
+  EXPECT_THAT(rows[0].sequences, ElementsAre(3, 0, 0, 1, 0, 0));
+  EXPECT_EQ(rows[0].holes[3], (KeyHole{1, 3}));
+  EXPECT_THAT(rows[0].old_logps, ElementsAre(0, -1, -2, -3, 0, 0));
+  EXPECT_LT(rows[0].values[3], 0);
+  // Where no room is left, the prompt stands again.
+  EXPECT_EQ(rows_of(shares, 3).size(), 2u);
+}
+
+TEST_F(DataAnswers, GroupsOfRolloutsAreHeldOutWhole) {
+  std::string lines;
+  for (const char prompt : std::string_view("abcdefgh"))
+    lines += fmt::format(
+        "{{\"prompt\": \"{}\", \"completions\": [\"x\", \"y\", \"z\"], \"rewards\": [1, 0, 2], "
+        "\"logprobs\": [[-1], [-1], [-1]]}}\n",
+        prompt);
+  DataConfig c = rollouts(lines);
+  c.shuffle = true;
+  c.validation_fraction = 0.25;
+  const auto data = opened(c, 2);
+  ASSERT_EQ(data->validation_sequences(), 6u);
+  std::string prompts;
+  for (u64 i = 0; i < 6; ++i) {
+    UnitRow row(2);
+    ASSERT_TRUE(data->validation_sequence(i, row.arrays()));
+    prompts += static_cast<char>(row.tokens[0]);
+  }
+  EXPECT_EQ(prompts[0], prompts[2]);
+  EXPECT_EQ(prompts[3], prompts[5]);
+  EXPECT_NE(prompts[0], prompts[3]);
 }
 
 TEST_F(DataAnswers, AdvantagesFollowTheirRule) {

@@ -23,11 +23,16 @@ class DataPairs : public test::DocumentsFixture {
             .units = {.documents = documents, .sequences = 2, .sequence_tokens_max = tokens_max}};
   }
   struct PairRow : Row {
-    explicit PairRow(u32 length) : Row(length), sequences(length), values(length) {}
+    explicit PairRow(u32 length) : Row(length), holes(length), sequences(length), values(length) {}
     BatchArrays arrays() {
-      return {
-          .tokens = tokens, .targets = targets, .starts = starts, .sequences = sequences, .values = values};
+      return {.tokens = tokens,
+              .targets = targets,
+              .starts = starts,
+              .holes = holes,
+              .sequences = sequences,
+              .values = values};
     }
+    std::vector<KeyHole> holes;
     std::vector<i32> sequences;
     std::vector<float> values;
   };
@@ -48,6 +53,43 @@ TEST_F(DataPairs, CompletionsAreLearnedSideBySide) {
   EXPECT_THAT(row.targets, ElementsAre(no, 'a', 'b', no, 'x', 'y', 'z', pad, pad, pad));
   EXPECT_THAT(row.starts, ElementsAre(0, 0, 0, 3, 3, 3, 3, 7, 8, 9));
   EXPECT_THAT(row.sequences, ElementsAre(3, 0, 0, -4, 0, 0, 0, 0, 0, 0));
+}
+
+// Its last token stands before each answer, because it predicts both.
+TEST_F(DataPairs, APromptMayStandOnceForBothAnswers) {
+  DataConfig shares = config(one_pair);
+  shares.units.shares = true;
+  const PairRow row = row_of(shares);
+  EXPECT_THAT(row.tokens, ElementsAre('p', 'q', 'a', 'q', 'x', 'y', 0, 0, 0, 0));
+  EXPECT_THAT(row.targets, ElementsAre(no, 'a', 'b', 'x', 'y', 'z', pad, pad, pad, pad));
+  EXPECT_THAT(row.starts, ElementsAre(0, 0, 0, 0, 0, 0, 6, 7, 8, 9));
+  EXPECT_THAT(row.sequences, ElementsAre(3, 0, 0, -3, 0, 0, 0, 0, 0, 0));
+  const KeyHole none, first = {1, 3};
+  EXPECT_THAT(row.holes, ElementsAre(none, none, none, first, first, first, none, none, none, none));
+  // Answers that begin alike share no more than the prompt.
+  shares.train = {write("b.jsonl", "{\"prompt\": \"pq\", \"chosen\": \"ab\", \"rejected\": \"ac\"}\n")};
+  EXPECT_THAT(row_of(shares).tokens, ElementsAre('p', 'q', 'a', 'q', 'a', 0, 0, 0, 0, 0));
+  // Nothing is saved of a prompt of one token.
+  shares.train = {write("c.jsonl", "{\"prompt\": \"p\", \"chosen\": \"a\", \"rejected\": \"b\"}\n")};
+  EXPECT_THAT(row_of(shares).starts, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+  // A reward model's scores stand behind the answers, which may begin alike.
+  DataConfig scored = config("{\"chosen\": \"xab\", \"rejected\": \"xac\"}\n", Documents::scored_pairs, 5);
+  scored.units.shares = true;
+  const PairRow scores = row_of(scored);
+  EXPECT_THAT(scores.tokens, ElementsAre('x', 'a', 'b', 'a', 'c', 0, 0, 0, 0, 0));
+  EXPECT_THAT(scores.targets, ElementsAre(no, no, 0, no, 0, pad, pad, pad, pad, pad));
+}
+
+TEST_F(DataPairs, RowsHoldMorePairsThatShare) {
+  DataConfig packed = config(one_pair + one_pair + one_pair);
+  packed.packing = packed.units.shares = true;
+  const auto data = opened(packed, 12);
+  EXPECT_EQ(data->train_sequences(), 2u);
+  PairRow row(12);
+  ASSERT_TRUE(data->train_sequence(0, row.arrays()));
+  EXPECT_THAT(row.sequences, ElementsAre(3, 0, 0, -3, 0, 0, 3, 0, 0, -3, 0, 0));
+  EXPECT_THAT(row.starts, ElementsAre(0, 0, 0, 0, 0, 0, 6, 6, 6, 6, 6, 6));
+  EXPECT_EQ(row.holes[9], (KeyHole{7, 9}));
 }
 
 TEST_F(DataPairs, ChosenPromptsMayBeLearnedToo) {

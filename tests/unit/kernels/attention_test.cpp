@@ -10,6 +10,7 @@ struct Case {
   float dropout = 0;
   bool documents = false;
   bool sinks = false;
+  bool holes = false;
 };
 
 struct Reference {
@@ -18,7 +19,7 @@ struct Reference {
 
 Reference reference(const AttentionShape& s, const std::vector<float>& qkv, const std::vector<float>& dout,
                     const Dropout& dropout, const i32* starts = nullptr,
-                    const std::vector<double>& sinks = {}) {
+                    const std::vector<double>& sinks = {}, const KeyHole* holes = nullptr) {
   const u64 t = s.tokens, d = s.head_size, width = s.value_size != 0 ? s.value_size : d;
   const u64 h = s.heads * d, kv_heads = s.key_heads(), stride = h + kv_heads * (d + width);
   Reference r = {.out = std::vector<double>(u64{s.sequences} * t * s.heads * width, 0.0),
@@ -38,7 +39,9 @@ Reference reference(const AttentionShape& s, const std::vector<float>& qkv, cons
         const auto k_at = [&](u64 j) { return (b * t + j) * stride + h + kv_head * d; };
         const auto v_at = [&](u64 j) { return (b * t + j) * stride + h + kv_heads * d + kv_head * width; };
         double sum = sinks.empty() ? 0 : std::exp(sinks[head]), delta = 0;
+        const KeyHole hole = holes == nullptr ? KeyHole{} : holes[b * t + i];
         for (u64 j = begin; j <= i; ++j) {
+          if (hole.hides(u32(j))) continue;
           double dot = 0;
           for (u64 e = 0; e < d; ++e) dot += double(qkv[q + e]) * qkv[k_at(j) + e];
           double score = scale * dot;
@@ -90,15 +93,17 @@ std::vector<float> sinks_of(const AttentionShape& s) {
 class AttentionTest : public testing::TestWithParam<Case> {};
 
 TEST_P(AttentionTest, MatchesDoubleOnAnyThreads) {
-  const auto [shape, p, documents, has_sinks] = GetParam();
+  const auto [shape, p, documents, has_sinks, has_holes] = GetParam();
   const Dropout dropout = {.p = p, .seed = 1, .step = 2, .micro_batch = 3, .tensor = 4};
   const u64 rows = u64{shape.sequences} * shape.tokens;
   const std::vector<i32> lengths = growing_documents(shape.sequences, shape.tokens);
-  const i32* const starts = documents ? lengths.data() : nullptr;
+  const SharedPrompts shared = shared_prompts(shape.sequences, shape.tokens);
+  const i32* const starts = has_holes ? shared.starts.data() : documents ? lengths.data() : nullptr;
+  const KeyHole* const holes = has_holes ? shared.holes.data() : nullptr;
   const auto qkv = random_floats(rows * shape.qkv_columns(), 1),
              dout = random_floats(rows * shape.out_columns(), 2);
   const std::vector<float> sinks = has_sinks ? sinks_of(shape) : std::vector<float>();
-  const Reference want = reference(shape, qkv, dout, dropout, starts, {sinks.begin(), sinks.end()});
+  const Reference want = reference(shape, qkv, dout, dropout, starts, {sinks.begin(), sinks.end()}, holes);
   const Param given_sinks = has_sinks ? Param(sinks.data()) : Param();
   std::vector<float> first;
   for (u32 workers : {1u, 2u, 3u}) {
@@ -110,6 +115,7 @@ TEST_P(AttentionTest, MatchesDoubleOnAnyThreads) {
                    .out = out.data(),
                    .lse = lse.data(),
                    .starts = starts,
+                   .holes = holes,
                    .dropout = dropout,
                    .sinks = given_sinks},
                   *pool);
@@ -120,6 +126,7 @@ TEST_P(AttentionTest, MatchesDoubleOnAnyThreads) {
                             .dout = dout.data(),
                             .dqkv = dqkv.data(),
                             .starts = starts,
+                            .holes = holes,
                             .dropout = dropout,
                             .sinks = given_sinks,
                             .dsinks = has_sinks ? dsinks.data() : nullptr,
@@ -255,6 +262,15 @@ INSTANTIATE_TEST_SUITE_P(SoftCaps, AttentionTest,
                                          Case{capped_at(windowed(200, 37), 2), 0, true},
                                          Case{capped_at(windowed(1300, 600), 1, 2), 0.1f},
                                          Case{capped_at(grouped(65, 64, 8, 1), 3), 0, false, true}));
+
+// Prompts that several completions share.
+INSTANTIATE_TEST_SUITE_P(Holes, AttentionTest,
+                         testing::Values(Case{grouped(300, 8, 4, 2), 0, false, false, true},
+                                         Case{grouped(65, 64, 2, 1), 0.2f, false, false, true},
+                                         Case{grouped(700, 16, 2, 1, 2), 0.1f, false, true, true},
+                                         Case{grouped(2600, 8, 1, 1), 0, false, false, true},
+                                         Case{capped_at(grouped(400, 20, 4, 1), 2, 0.3f), 0, false, true,
+                                              true}));
 
 TEST(Attention, CapsKeepScoresWithinThem) {
   const AttentionShape shape = capped_at(grouped(40, 8, 1, 1), 2);

@@ -101,12 +101,20 @@ RotaryShape rotary_shape(const Layer& l, const Steps& steps) {
   return shape;
 }
 
-Rotary rotary_of(const Layer& l, const i32* starts, const Steps& steps, ConstValues qkv, Values out) {
+// Where documents begin, and their holes.
+struct Documents {
+  const i32* starts;     // [B, T], or null
+  const KeyHole* holes;  // [B, T], or null
+};
+
+Rotary rotary_of(const Layer& l, const Documents& documents, const Steps& steps, ConstValues qkv,
+                 Values out) {
   const ModelConfig& c = l.config();
   return {.shape = rotary_shape(l, steps),
           .qkv = qkv,
           .out = out,
-          .starts = starts,
+          .starts = documents.starts,
+          .holes = documents.holes,
           .inverse_frequencies = steps.turn ? inverse_frequencies(c, l.number(), l.c.graph.batch.tokens)
                                             : RotaryFrequencies{},  // angles of 0
           .q_norm = steps.norms ? l[Role::q_norm] : Param{},
@@ -118,22 +126,23 @@ Rotary rotary_of(const Layer& l, const i32* starts, const Steps& steps, ConstVal
 constexpr Steps turn_alone = {.turn = true};
 
 // out = q and k of `qkv`, normalised if the family does so, and rotated; and v unchanged. `spare`: [R, Q].
-void rotate(const Layer& l, const i32* starts, ConstValues qkv, Values out, Values spare) {
+void rotate(const Layer& l, const Documents& documents, ConstValues qkv, Values out, Values spare) {
   if (!has_positions(l)) return;
   if (has_whole_norms(l)) whole_norms(l, {.qkv = qkv, .out = out, .spare = spare});
   const Steps steps = steps_of(l);
   if (!steps.any() && (has_whole_norms(l) || l.config().product_is_qkv(l.number()))) return;
-  l.c.kernels.rotary(rotary_of(l, starts, steps, has_whole_norms(l) ? out : qkv, out));
+  l.c.kernels.rotary(rotary_of(l, documents, steps, has_whole_norms(l) ? out : qkv, out));
 }
 
 // dx: may be dqkv.
 void steps_gradient(const LayerGradients& s, const Steps& steps, ConstValues qkv, Values dqkv, Values dx) {
-  const Rotary forward = rotary_of(s.layer, s.b.batch.starts, steps, qkv, dqkv);
+  const Rotary forward = rotary_of(s.layer, {s.b.batch.starts, s.b.batch.holes}, steps, qkv, dqkv);
   s.layer.c.kernels.rotary_backward({.shape = forward.shape,
                                      .qkv = steps.norms ? forward.qkv : ConstValues{},
                                      .dqkv = dqkv,
                                      .dx = dx == dqkv ? Values{} : dx,
                                      .starts = forward.starts,
+                                     .holes = forward.holes,
                                      .inverse_frequencies = forward.inverse_frequencies,
                                      .q_norm = forward.q_norm,
                                      .k_norm = forward.k_norm,
@@ -255,14 +264,15 @@ void share_key_gradients(const LayerGradients& s, Values dqkv) {
 void forward(const Layer& l, const MixerForward& m) {
   const Places to = places_of(l, m);
   product(l, qkv_product(l), m.norm, to.qkv);
-  if (turns_first(l)) l.c.kernels.rotary(rotary_of(l, m.starts, turn_alone, to.qkv, to.qkv));
-  rotate(l, m.starts, to.qkv, to.rotated, to.spare);
+  if (turns_first(l)) l.c.kernels.rotary(rotary_of(l, {m.starts, m.holes}, turn_alone, to.qkv, to.qkv));
+  rotate(l, {m.starts, m.holes}, to.qkv, to.rotated, to.spare);
   share_keys(l, m.read_keys, m.write_keys, to.rotated);
   l.c.kernels.attention({.shape = *shape_of(l.c.graph, l.number()),
                          .qkv = to.rotated,
                          .out = to.attention,
                          .lse = to.lse,
                          .starts = m.starts,
+                         .holes = m.holes,
                          .dropout = dropout_of_weights(l),
                          .sinks = l[Role::sinks]});
   add_product(l, l.product(Role::o, Role::o_bias), gate(l, to.qkv, to.attention, to.gated), m.sum);
@@ -271,7 +281,8 @@ void forward(const Layer& l, const MixerForward& m) {
 void restore(const LayerGradients& s) {
   if (!has_rotary_frame(s.layer)) return;
   const BackwardFrame frame = backward_frame_of(s.layer, s.b.workspace);
-  rotate(s.layer, s.b.batch.starts, inside_of(s.layer, s.inside.mixer).qkv, frame.rotary, frame.narrow);
+  rotate(s.layer, {s.b.batch.starts, s.b.batch.holes}, inside_of(s.layer, s.inside.mixer).qkv, frame.rotary,
+         frame.narrow);
   share_keys(s.layer, s.b.shared_keys, {}, frame.rotary);
 }
 
@@ -305,6 +316,7 @@ void backward(const LayerGradients& s, ConstValues dout) {
                                   .dout = frame.narrow,
                                   .dqkv = dqkv,
                                   .starts = s.b.batch.starts,
+                                  .holes = s.b.batch.holes,
                                   .dropout = dropout_of_weights(l),
                                   .scratch = s.frame.scratch,
                                   .sinks = l[Role::sinks],
