@@ -68,7 +68,7 @@ struct Attention {
   Values out;                   // [B, T, NH V]
   float* lse = nullptr;         // [B, NH, T] logarithm of the softmax's denominator, sink included, or null
   const i32* starts = nullptr;  // [B, T], or null: each sequence is one document
-  const KeyHole* holes = nullptr;  // [B, T], or null: there are none. Not with a window
+  const KeyHole* holes = nullptr;  // [B, T], or null: there are none. Not with a window shorter than T
   Dropout dropout;
   Param sinks;  // [NH], or none
 };

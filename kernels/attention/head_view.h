@@ -90,7 +90,7 @@ struct ScoreBlock {
 
   // Without what a hole takes off the beginning or the end.
   SeenKeys seen(u32 row) const {
-    u32 end = std::min(query + row + 1, key + width);
+    u32 end = std::clamp(query + row + 1, key, key + width);  // a block may begin behind the row
     u32 begin = std::clamp(keys.of(query + row), key, end);
     const KeyHole hole = keys.hole(query + row);
     if (begin < end && hole.hides(end - 1)) end = std::max(begin, static_cast<u32>(hole.begin));

@@ -23,7 +23,7 @@ constexpr Sums loss_of_judged(const UnitLosses& u, u32 place, const UnitTotals& 
   out[desirable ? Sum::chosen_rewards : Sum::rejected_rewards] = rule.beta * ratio.value;
   out[desirable ? Sum::chosen_logps : Sum::rejected_logps] = answer.logps;
   out[Sum::kl] = kl;
-  tell_of_tokens(u, answer, desirable, out);
+  add_token_metrics(u, answer, desirable, out);
   return out;
 }
 

@@ -26,8 +26,8 @@ constexpr double weight_of_pair(const ObjectiveRule& rule, const PairScores& s, 
   return exp(chosen.aligned / s.chosen_tokens) * exp(rejected.aligned / s.rejected_tokens);
 }
 
-constexpr void tell_of_pair(const ObjectiveRule& rule, const PairScores& s, const SequenceSums& chosen,
-                            const SequenceSums& rejected, Sums& out) {
+constexpr void add_pair_metrics(const ObjectiveRule& rule, const PairScores& s, const SequenceSums& chosen,
+                                const SequenceSums& rejected, Sums& out) {
   Dual of_chosen = rule.mean ? s.mean_chosen() : s.chosen,
        of_rejected = rule.mean ? s.mean_rejected() : s.rejected;
   if (!rule.reference) of_chosen = curved(rule, of_chosen), of_rejected = curved(rule, of_rejected);
@@ -68,9 +68,9 @@ constexpr Sums loss_of_pair(const UnitLosses& u, u32 place, const UnitTotals& to
     set_factors(u, second, rejected.places, {0, loss.by_rejected, 0, shared});
   }
   Sums out;
-  tell_of_pair(rule, scores, chosen, rejected, out);
-  tell_of_tokens(u, chosen, true, out);
-  tell_of_tokens(u, rejected, false, out);
+  add_pair_metrics(rule, scores, chosen, rejected, out);
+  add_token_metrics(u, chosen, true, out);
+  add_token_metrics(u, rejected, false, out);
   out[Sum::loss] = loss.value + rule.chosen_nll * nll;
   out[Sum::chosen_nll] = nll;
   return out;

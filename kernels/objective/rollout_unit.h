@@ -78,7 +78,7 @@ class Rollout {
     if (u_.factors != nullptr) set_rows(scale, out[Sum::kl]);
     out[Sum::loss] = scale * loss;
     out[Sum::units] = 1;
-    tell_of_tokens(u_, sums_, advantage_ > 0, out);
+    add_token_metrics(u_, sums_, advantage_ > 0, out);
     return out;
   }
 

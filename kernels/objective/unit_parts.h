@@ -52,7 +52,7 @@ constexpr SequenceSums sums_of_sequence(const UnitLosses& u, u32 place) {
 }
 
 // The sums that tell of the logits of a unit's answer. `chosen`: it is one that is to be more probable.
-constexpr void tell_of_tokens(const UnitLosses& u, const SequenceSums& answer, bool chosen, Sums& out) {
+constexpr void add_token_metrics(const UnitLosses& u, const SequenceSums& answer, bool chosen, Sums& out) {
   out[Sum::tokens] += answer.targets;
   if (chosen) out[Sum::chosen_tokens] += answer.targets, out[Sum::chosen_correct] += answer.correct;
   if (!u.rule.logit_metrics) return;

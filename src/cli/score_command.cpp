@@ -19,7 +19,7 @@ constexpr std::array options_of_score = {
     Option{"output", "FILE", "write there, not to standard output"},
     Option{"tokens", "", "each token's log-probability too"},
     Option{"top-k", "K", "for distillation: the K most probable tokens after each"},
-    Option{"temperature", "T", "with --top-k: divides logits; objective.temperature"},
+    Option{"temperature", "T", "with --top-k: divides logits"},
 };
 
 void show(StatusLine& status, u64 done, u64 all) {
@@ -59,7 +59,8 @@ Result<void> run_score(const Arguments& arguments) {
   if (arguments.has("temperature")) {
     if (!arguments.has("top-k")) return usage_error("--temperature is for --top-k; leave it out");
     TRY_ASSIGN(request.temperature, arguments.real("temperature"));
-    if (!(request.temperature > 0)) return usage_error("--temperature must be above 0");
+    if (!(request.temperature >= 1e-3 && request.temperature <= 1e3))
+      return usage_error("--temperature is from 0.001 to 1000, as objective.temperature");
   }
   TRY_ASSIGN(DataWords given, data_words(words, 1));
   request.data = std::move(given.data), request.overrides = std::move(given.overrides);

@@ -98,7 +98,7 @@ const std::array objective_table = std::to_array<Field>({
      .key = "f_alpha_divergence_coef",
      .ref = +[](Config& c) { return &c.objective.f_alpha_divergence_coef; },
      .help = "dpo with alpha_divergence: its alpha; 1: the reverse KL",
-     .range = {-1e3, 1e3}},
+     .range = {-10, 10}},
     {.section = "objective",
      .key = "ld_alpha",
      .ref = +[](Config& c) { return &c.objective.ld_alpha; },
@@ -114,7 +114,7 @@ const std::array objective_table = std::to_array<Field>({
      .ref = +[](Config& c) { return &c.objective.alpha; },
      .help = "cpo, simpo: shape of the reward, (1 - p^-alpha) / alpha of the probability p (AlphaPO); 0: its "
              "logarithm",
-     .range = {-1e3, 1e3}},
+     .range = {-10, 10}},
     {.section = "objective",
      .key = "cpo_alpha",
      .ref = +[](Config& c) { return &c.objective.cpo_alpha; },
@@ -199,8 +199,8 @@ const std::array objective_table = std::to_array<Field>({
      .key = "logit_metrics",
      .ref = +[](Config& c) { return &c.objective.logit_metrics; },
      .help =
-         "Objectives of pairs, answers and rollouts: also log entropy, and for pairs and answers the mean "
-         "logits of chosen and rejected tokens; takes one more pass over the logits"},
+         "dpo, orpo, cpo, simpo, kto, grpo, rloo: also log entropy, and but for rollouts the mean logits of "
+         "chosen and rejected tokens; takes one more pass over the logits"},
     {.section = "objective",
      .key = "teacher",
      .ref = +[](Config& c) { return &c.objective.teacher; },

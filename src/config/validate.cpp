@@ -215,7 +215,7 @@ std::optional<Complaint> check_losses(const ObjectiveConfig& o, const Objective&
   if (static_cast<size_t>(of_pairs) > most)
     return wrong_objective("loss_type",
                            fmt::format("{} losses are more than {}; leave some out", of_pairs, most));
-  if (!o.loss_weights.empty() && o.loss_weights.size() != o.loss_type.size())
+  if (of.adds_losses && !o.loss_weights.empty() && o.loss_weights.size() != o.loss_type.size())
     return wrong_objective("loss_weights", fmt::format("{} weights for {} losses; give each loss a weight",
                                                        o.loss_weights.size(), o.loss_type.size()));
   if (std::ranges::find(o.loss_weights, 0.0) != o.loss_weights.end())

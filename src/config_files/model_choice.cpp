@@ -150,6 +150,7 @@ std::string complete_labels(Config& config, const ScoreHead& of_directory) {
   if (may_compare(objective_rule(config.objective)) && config.objective.reference.empty())
     config.objective.reference = config.model_directory;
   config.data.units = unit_settings(config.objective, config.model, config.train.sequence_length);
+  if (config.data.units.sequences < 2 && !config.data.packing) config.data.units.shares = false;
   if (!of_directory.on()) return {};
   if (score.of_tokens != of_directory.of_tokens)
     return fmt::format(

@@ -64,9 +64,9 @@ ObjectiveRule objective_rule(const ObjectiveConfig&);
 
 // `row_places`: length of the rows that documents lie in.
 UnitSettings unit_settings(const ObjectiveConfig&, const ModelConfig&, u32 row_places);
-// RETURNS: true if sequences of the model may share a prompt: all of its layers see by places, and how far
-// back.
-bool can_share_prompts(const ModelConfig&);
+// RETURNS: true if sequences of the model may share a prompt in such rows: all layers attend to everything
+// before a token.
+bool can_share_prompts(const ModelConfig&, u32 row_places);
 // True if log-probabilities of a reference model are needed, or may be: of rollouts whose data has none.
 bool may_compare(const ObjectiveRule&);
 

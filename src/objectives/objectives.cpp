@@ -51,7 +51,8 @@ UnitSettings unit_settings(const ObjectiveConfig& config, const ModelConfig& mod
                       .taught = rule.divergence.on(),
                       .sequences = rule.sequences,
                       .count_tokens = rule.counts_tokens(),
-                      .shares = config.share_prompts && can_share_prompts(model),
+                      .shares = config.share_prompts && can_share_prompts(model, row_places) &&
+                                (rule.sequences > 1 || documents == Documents::rollouts),
                       .advantages = {.leave_one_out = config.type == ObjectiveType::rloo,
                                      .scaled = config.type == ObjectiveType::grpo &&
                                                config.scale_rewards == ScaleRewards::group}};
@@ -92,10 +93,12 @@ double evaluation_metric(const Objective& of, std::string_view name, const Sums&
   return value_of(*metric, sums, targets).value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
-bool can_share_prompts(const ModelConfig& model) {
+bool can_share_prompts(const ModelConfig& model, u32 row_places) {
   if (!can_pack(model.family)) return false;
-  for (u32 layer = 0; layer < model.layers; ++layer)
-    if (model.mixer_kind(layer) != MixerKind::softmax || model.attention_window(layer) != 0) return false;
+  for (u32 layer = 0; layer < model.layers; ++layer) {
+    const u32 window = model.attention_window(layer);
+    if (model.mixer_kind(layer) != MixerKind::softmax || (window != 0 && window < row_places)) return false;
+  }
   return true;
 }
 

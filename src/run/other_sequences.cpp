@@ -136,11 +136,11 @@ Error other_steps(const EarlierPart& found, u64 then, u64 here, const Config& no
                       way_to_keep_step(then, now))};
 }
 
-Error other_files(const EarlierPart& found) {
+Error other_files(const EarlierPart& found, const Config& now) {
   return {ErrorKind::usage,
           fmt::format("{} was trained on other data or another split: resume with the same files, tokenizer, "
-                      "data.shuffle and held-out data, or start again in another output.dir",
-                      found.name)};
+                      "data.shuffle{} and held-out data, or start again in another output.dir",
+                      found.name, now.data.units.on() ? ", objective.share_prompts" : "")};
 }
 
 }  // namespace
@@ -163,7 +163,7 @@ Error other_sequences(const EarlierPart& found, const std::string& fingerprint, 
   if (then.data == here.data && then.sequences_per_step != 0)
     return other_steps(found, then.sequences_per_step, here.sequences_per_step, now);
   Changes changes = changes_of_data(found, now);
-  if (changes.empty()) return other_files(found);
+  if (changes.empty()) return other_files(found, now);
   if (!same_step)
     std::ranges::move(changes_of_step(found.state, then.sequences_per_step, now),
                       std::back_inserter(changes));

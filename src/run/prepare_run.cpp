@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "fit/executor_choice.h"
 #include "machine/cpu_name.h"
+#include "objectives/objective.h"
 #include "probe/step/measure_network.h"
 #include "run/assembly/assemble_report.h"
 #include "run/assembly/summary.h"
@@ -46,10 +47,7 @@ class RunPreparation {
     if (!resumed) TRY(check_model_is_unchanged(config));
     if (!resumed) TRY(check_first_adapter(run_.job));
     // Mends the run's model-files before anything uses them.
-    if (resumed)
-      TRY(take_directory(resumed));
-    else if (is_named(config.output.dir))
-      TRY(check_beginning());  // before anything that takes long
+    if (resumed) TRY(take_directory(resumed));
     TRY(find_data(resumed));
     if (run_.several()) {
       TRY(agree_on_job(transport(), config, run_.batches->fingerprint()));
@@ -220,6 +218,10 @@ class RunPreparation {
 
   Result<void> find_data(bool resumed) {
     TRY_ASSIGN(run_.data, open_data(run_.config(), {.quiet = run_.request.quiet, .kept_model = resumed}));
+    const ObjectiveRule rule = objective_rule(run_.config().objective);
+    const bool runs_first = may_compare(rule) || rule.divergence.on();
+    if (!resumed && runs_first && is_named(run_.config().output.dir))
+      TRY(check_beginning());  // before a pass that may take long
     TRY_ASSIGN(const std::string reference,
                attach_references({.config = run_.config(),
                                   .quiet = run_.request.quiet,

@@ -248,7 +248,7 @@ TEST_P(Objectives, AgreeWithTrl) {
     SCOPED_TRACE(name);
     expect_as_in_trl(family_directory(GetParam()), name, expected);
     expect_accumulated_as_in_trl(family_directory(GetParam()), name, expected);
-    if (can_share_prompts(read_model_directory(family_directory(GetParam())).value()))
+    if (can_share_prompts(read_model_directory(family_directory(GetParam())).value(), 64))
       expect_as_in_trl(family_directory(GetParam()), name, expected, true);
     ++cases;
   }

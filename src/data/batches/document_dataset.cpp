@@ -98,7 +98,9 @@ Result<Division> divide(const TokenCache& cache, const DocumentOrder& order, con
 std::string held_out_text(const Division& division, double fraction) {
   if (division.tail)
     return fmt::format("the last {} of one document held out", counted_text(division.tail_rows, "row"));
-  if (division.held == 0 && fraction > 0) return "nothing held out: there is one document, of one row";
+  if (division.held == 0 && fraction > 0)
+    return division.train == 1 ? "nothing held out: there is one document, of one row"
+                               : "nothing held out: there is one group";
   return counted_text(division.held, "document") + " held out";
 }
 

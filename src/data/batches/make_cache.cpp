@@ -205,8 +205,9 @@ Result<std::string> cache_key(const CacheRequest& request) {
   if (request.settings.units.documents == Documents::distributions)
     text += fmt::format("temperature {}\n", request.settings.units.temperature);
   if (const UnitSettings& units = request.settings.units; units.on()) {
-    text += fmt::format("units {}, sequences of {}, shared prompts known\n",
-                        static_cast<int>(units.documents), units.sequence_tokens_max);
+    text += fmt::format("units {}, sequences of {}\n", static_cast<int>(units.documents),
+                        units.sequence_tokens_max);
+    if (parts_of(units).shared) text += "shared prompts are known\n";
     if (units.scoring != TargetOutput::nothing)
       text += fmt::format("scored {}\n", static_cast<int>(units.scoring));
     if (units.documents >= Documents::judged)

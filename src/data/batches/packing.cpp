@@ -40,8 +40,15 @@ class PackedRows::Packer {
 
  private:
   Result<void> add_unit(const TokenCache::Document& document, u64 places) {
-    const u32 shared = options_.shares ? document.shared.places() : 0;
-    const bool of_pair = options_.sequences > 1, joins = !of_pair && joins_last(document, places - shared);
+    const bool of_pair = options_.sequences > 1;
+    // Each rollout says what it shares with the one before it, and so with the first of the row no more than
+    // the least of them.
+    const SharedPrompt prompt = {
+        of_pair ? document.shared.tokens : std::min(document.shared.tokens, tokens_of_run_),
+        document.shared.follows};
+    const u32 shared = options_.shares ? prompt.places() : 0;
+    const bool joins = !of_pair && shared > 0 && joins_last(document, places - shared);
+    tokens_of_run_ = joins ? prompt.tokens : ~0u;
     if (of_pair || joins) places -= shared;
     if (places > options_.row_places)
       return Error{ErrorKind::bad_input,
@@ -55,8 +62,8 @@ class PackedRows::Packer {
 
   // RETURNS: true if a document of a group goes behind the one before it, whose prompt it sees.
   bool joins_last(const TokenCache::Document& document, u64 places) const {
-    return options_.shares && document.shared.follows && document.shared.places() > 0 && last_row_ != none &&
-           options_.together && out_.rows_[last_row_].places + places <= options_.row_places;
+    return document.shared.follows && last_row_ != none && options_.together &&
+           out_.rows_[last_row_].places + places <= options_.row_places;
   }
 
   // `row`: where the piece goes; none: where it fits best.
@@ -94,8 +101,9 @@ class PackedRows::Packer {
 
   PackedRows& out_;
   const PackOptions& options_;
-  std::vector<u32> open_;  // oldest first
-  u32 last_row_ = none;    // of the last document
+  std::vector<u32> open_;    // oldest first
+  u32 last_row_ = none;      // of the last document
+  u32 tokens_of_run_ = ~0u;  // of the prompt that the rollouts since the row's last whole one share
 };
 
 Result<PackedRows> PackedRows::pack(const TokenCache& cache, u64 documents, const DocumentAt& document,

@@ -39,7 +39,7 @@ struct PackOptions {
 
 class PackedRows {
  public:
-  // `document(i)` gives the documents to pack, for i in [0, documents), in this order. Memory: 20 bytes per
+  // `document(i)` gives the documents to pack, for i in [0, documents), in this order. Memory: 24 bytes per
   // document and 16 per row.
   // REQUIRES: `cache` holds the documents' tokens and outlives the rows.
   using DocumentAt = std::function<Result<TokenCache::Document>(u64)>;
@@ -61,12 +61,13 @@ class PackedRows {
   Bytes memory_bytes() const;
 
   // The tokens of the cache from which a row is read: from the first one's number on, up to the last one's.
-  // REQUIRES: rows hold documents in the order of the cache (PackOptions::open_rows == 1).
+  // REQUIRES: rows hold documents in the order of the cache (PackOptions::open_rows == 1), and share nothing.
   struct Range {
     u64 begin = 0, end = 0;
   };
   Range tokens_of(u64 row) const;
   // Calls fn(place, token) for each place of a row: the number in the cache of the token that it predicts.
+  // REQUIRES: rows share nothing.
   template <class Fn>
   Result<void> for_targets(u64 row, Fn&& fn) const;
 

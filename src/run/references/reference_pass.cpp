@@ -116,6 +116,7 @@ Result<Config> config_of_pass(const Config& config) {
     out.objective.teacher_columns = config.model.vocab_size;
   out.data.packing = true;
   out.data.rows_are_shared = true;
+  out.data.units.shares = false;
   const std::vector<u32> gpus = config.machine.gpus();
   out.machine.executor = gpus.empty() ? "cpu" : fmt::format("cuda:{}", gpus.front());
   out.machine.nodes = 1, out.machine.node = 0;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "data/batches/open_documents.h"
+#include "data/batches/packing.h"
 #include "data/batches/token_references.h"
 #include "tests/support/document_files.h"
 
@@ -198,6 +199,31 @@ TEST_F(DataAnswers, RolloutsOfAGroupMayShareTheirPrompt) {
   EXPECT_LT(rows[0].values[3], 0);
   // Where no room is left, the prompt stands again.
   EXPECT_EQ(rows_of(shares, 3).size(), 2u);
+}
+
+// The last tokens of a prompt may depend on the completion: a rollout may share more with the one before it
+// than both share with the first.
+TEST_F(DataAnswers, ARolloutSharesNoMoreThanThoseBeforeIt) {
+  const std::string directory = dir_ / "chain";
+  const auto writer = TokenCacheWriter::create(directory, "chain", {.values = true, .shared = true}).value();
+  const auto put = [&](std::vector<u32> tokens, SharedPrompt shared) {
+    tokens.back() |= learned_bit;
+    ASSERT_TRUE(writer->append(tokens));
+    ASSERT_TRUE(writer->end_document(1, shared));
+  };
+  put({1, 2, 3, 4, 5}, {});
+  put({1, 2, 9, 8, 6}, {2, true});
+  put({1, 2, 9, 8, 7}, {4, true});
+  ASSERT_TRUE(writer->finish());
+  const auto cache = TokenCache::open(directory, "chain").value();
+  const auto rows = PackedRows::pack(*cache, 3, [&](u64 i) { return cache->document(i); },
+                                     {.row_places = 12, .sequences = 1, .shares = true})
+                        .value();
+  UnitRow row(12);
+  ASSERT_TRUE(rows.read(0, 256, row.arrays()));
+  EXPECT_THAT(row.tokens, ElementsAre(1, 2, 3, 4, 2, 9, 8, 2, 9, 8, 0, 0));
+  EXPECT_EQ(row.holes[5], (KeyHole{1, 4}));
+  EXPECT_EQ(row.holes[8], (KeyHole{1, 7}));
 }
 
 TEST_F(DataAnswers, GroupsOfRolloutsAreHeldOutWhole) {
