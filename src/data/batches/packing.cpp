@@ -123,6 +123,54 @@ Result<PackedRows> PackedRows::pack(const TokenCache& cache, u64 documents, cons
   return out;
 }
 
+// The sequences of a piece, place by place: where each begins, and what its places see. A sequence that
+// shares a prompt sees it from its start on; its own copy is left out, but for the last token.
+class PackedRows::Sequences {
+ public:
+  // `joins`: the first one shares the prompt of the pieces before it.
+  Sequences(const Piece& piece, bool joins, Beginning& row, const BatchArrays& out)
+      : out_(out), shared_(piece.shared), at_(row.at), begin_(row.at), of_piece_(row.at) {
+    if (!joins) row.prompt = at_;
+    start_ = row.prompt;
+    if (joins) leave_prompt_out();
+  }
+
+  u32 at() const { return at_; }
+  u32 of_piece() const { return of_piece_; }
+  // RETURNS: true if the next token of the piece has no place.
+  bool leaves_out() { return left_out_ > 0 && left_out_-- > 0; }
+  void take_place() {
+    if (!out_.starts.empty()) out_.starts[at_] = static_cast<i32>(start_);
+    if (!out_.holes.empty()) out_.holes[at_] = hole_;
+    ++at_;
+  }
+  void end() {
+    const auto length = static_cast<i32>(at_ - begin_);
+    if (!out_.sequences.empty()) out_.sequences[begin_] = begin_ == of_piece_ ? length : -length;
+    begin_ = at_;
+  }
+  void begin_next() {
+    end();
+    start_ = begin_;
+    if (shared_ == 0) return;
+    start_ = of_piece_;
+    leave_prompt_out();
+  }
+
+ private:
+  void leave_prompt_out() {
+    left_out_ = shared_;
+    hole_ = {static_cast<i32>(start_ + shared_), static_cast<i32>(begin_)};
+  }
+
+  const BatchArrays& out_;
+  const u32 shared_;
+  u32 at_, begin_;  // begin_: of the sequence
+  const u32 of_piece_;
+  u32 start_ = 0, left_out_ = 0;
+  KeyHole hole_;
+};
+
 // Reads one token more than places: it is only a target, or the first token of the next round.
 Result<void> PackedRows::read_piece(const Piece& piece, u32 vocab_size, const BatchArrays& out,
                                     Beginning& beginning) const {
@@ -133,21 +181,8 @@ Result<void> PackedRows::read_piece(const Piece& piece, u32 vocab_size, const Ba
              referenced = !out.references.empty() || unknown;
   if (referenced) CHECK(cache_->references() != nullptr, cache_->directory());
   const u32 tokens = piece.places + piece.shared + last_tokens();
-  u32 at = beginning.at, begin = at;  // of the sequence
-  const u32 of_unit = begin;
-  // A sequence that shares a prompt sees it from its start on. Its own copy is left out, but for the last
-  // token.
-  const bool joins = sequences_ < 2 && piece.shared > 0;
-  if (!joins) beginning.prompt = begin;
-  u32 start = beginning.prompt, left_out = joins ? piece.shared : 0;
-  KeyHole hole;
-  if (joins) hole = {static_cast<i32>(start + piece.shared), static_cast<i32>(begin)};
+  Sequences sequences(piece, sequences_ < 2 && piece.shared > 0, beginning, out);
   bool in_prompt = prompts_;
-  const auto end_sequence = [&] {
-    const auto length = static_cast<i32>(at - begin);
-    if (!out.sequences.empty()) out.sequences[begin] = begin == of_unit ? length : -length;
-    begin = at;
-  };
   for (u32 done = 0; done + 1 < tokens;) {
     const u32 count = std::min<u32>(tokens - 1 - done, read_tokens - 1);
     TRY(cache_->read(piece.first_token + done, std::span(buffer).first(count + 1)));
@@ -157,7 +192,7 @@ Result<void> PackedRows::read_piece(const Piece& piece, u32 vocab_size, const Ba
       TRY(cache_->read_numbers(piece.first_token + done, std::span(numbers).first(count + 1)));
     if (of_place > 0)  // of no units, so places follow each other as tokens do
       TRY(read_distributions(piece.first_token + done + 1,
-                             out.distributions.subspan(at * of_place, count * of_place)));
+                             out.distributions.subspan(sequences.at() * of_place, count * of_place)));
     for (u32 i = 0; i < count; ++i) {
       const u32 id = id_of_token(buffer[i]), next_id = id_of_token(buffer[i + 1]);
       if (id >= vocab_size || next_id >= vocab_size)
@@ -167,36 +202,27 @@ Result<void> PackedRows::read_piece(const Piece& piece, u32 vocab_size, const Ba
                                  cache_->directory(), piece.first_token + done + i + (id < vocab_size),
                                  std::max(id, next_id), vocab_size, cache_->directory())};
       if (sequences_ > 1 && begins_sequence(buffer[i + 1])) {
-        end_sequence();
-        left_out = piece.shared;
-        if (left_out > 0)
-          hole = {static_cast<i32>(start + left_out), static_cast<i32>(begin)};
-        else
-          start = begin;
+        sequences.begin_next();
         continue;
       }
-      if (left_out > 0) {
-        --left_out;
-        continue;
-      }
+      if (sequences.leaves_out()) continue;
+      const u32 at = sequences.at();
       in_prompt = in_prompt && !is_learned(buffer[i + 1]);
-      if (in_prompt && !out.values.empty()) out.values[of_unit] += 1;
+      if (in_prompt && !out.values.empty()) out.values[sequences.of_piece()] += 1;
       out.tokens[at] = static_cast<i32>(id);
       const i32 target = labels_ ? static_cast<i32>(numbers[i + 1]) : static_cast<i32>(next_id);
       out.targets[at] = is_learned(buffer[i + 1]) || in_prompt ? target : ignored_target;
-      if (!out.starts.empty()) out.starts[at] = static_cast<i32>(start);
-      if (!out.holes.empty()) out.holes[at] = hole;
       if (!out.references.empty()) out.references[at] = references[i + 1];
       if (sampled && has_loss(out.targets[at])) {
         const float old = numbers[i + 1];
         out.old_logps[at] = std::isnan(old) ? references[i + 1] : old;
       }
-      ++at;
+      sequences.take_place();
     }
     done += count;
   }
-  end_sequence();
-  beginning.at = at;
+  sequences.end();
+  beginning.at = sequences.at();
   return {};
 }
 

@@ -88,6 +88,7 @@ class PackedRows {
     u32 first_piece, last_piece, targets, places;
   };
   class Packer;
+  class Sequences;
 
   const TokenCache* cache_ = nullptr;
   u32 row_places_ = 0, sequences_ = 0;
