@@ -249,7 +249,7 @@ __global__ void __launch_bounds__(attention_fma_threads)
   const u32 key = blockIdx.x % blocks * Place::rows, key_end = key + Place::rows;
   BLOCK_SHARED(float[2][Place::step], statistics);
   BLOCK_SHARED(u32[Place::step], starts);
-  BLOCK_SHARED(KeyHole[Place::step], holes);
+  BLOCK_SHARED(i32[2][Place::step], holes);  // begins and ends
   float* q_rows = dynamic_shared<float>();
   float* dout_rows = q_rows + Place::step * Place::columns;
 
@@ -268,7 +268,8 @@ __global__ void __launch_bounds__(attention_fma_threads)
       statistics[0][threadIdx.x] = row.lse2;
       statistics[1][threadIdx.x] = row.delta;
       starts[threadIdx.x] = row.start;
-      holes[threadIdx.x] = row.hole;
+      holes[0][threadIdx.x] = row.hole.begin;
+      holes[1][threadIdx.x] = row.hole.end;
     }
     __syncthreads();
     KEEP_ROLLED for (u32 at = 0; at < Place::step && tile + at < tokens; at += fma_batch_by_keys) {
@@ -281,7 +282,8 @@ __global__ void __launch_bounds__(attention_fma_threads)
       UNROLL for (u32 r = 0; r < fma_own; ++r) UNROLL for (u32 j = 0; j < fma_batch_by_keys; ++j) {
         const u32 own = key + place.own(r);
         score_gradient(op,
-                       {.seen = own <= query + j && own >= starts[at + j] && !holes[at + j].hides(own),
+                       {.seen = own <= query + j && own >= starts[at + j] &&
+                                !KeyHole{holes[0][at + j], holes[1][at + j]}.hides(own),
                         .kept = is_kept<fma_batch_by_keys>(kept, r, j),
                         .lse2 = statistics[0][at + j],
                         .delta = statistics[1][at + j]},
