@@ -77,7 +77,7 @@ class PackedRows {
     u32 places, next;  // next: index of the row's next piece; none: last
     u32 shared;        // places of the prompt that stand before
   };
-  // Where a piece begins in its row, and the prompt that it may share.
+  // First places in a row: of a piece, and of the prompt that it may share.
   struct Beginning {
     u32 at = 0, prompt = 0;
   };

@@ -16,7 +16,7 @@ constexpr u32 id_of_token(u32 token) { return token & ~(learned_bit | begins_bit
 constexpr bool is_learned(u32 token) { return (token & learned_bit) != 0; }
 constexpr bool begins_sequence(u32 token) { return (token & begins_bit) != 0; }
 
-// What documents of units have in common.
+// The beginning that documents of units have in common.
 struct SharedPrompt {
   u32 tokens = 0;  // with which both sequences begin: the second and the first, or this document and the last
   bool follows = false;  // the document belongs to the group of the one before it

@@ -197,7 +197,7 @@ TEST_F(DataAnswers, RolloutsOfAGroupMayShareTheirPrompt) {
   EXPECT_EQ(rows[0].holes[3], (KeyHole{1, 3}));
   EXPECT_THAT(rows[0].old_logps, ElementsAre(0, -1, -2, -3, 0, 0));
   EXPECT_LT(rows[0].values[3], 0);
-  // Where no room is left, the prompt stands again.
+  // If no room is left, the prompt stands again.
   EXPECT_EQ(rows_of(shares, 3).size(), 2u);
 }
 

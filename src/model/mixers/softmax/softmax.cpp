@@ -101,7 +101,7 @@ RotaryShape rotary_shape(const Layer& l, const Steps& steps) {
   return shape;
 }
 
-// Where documents begin, and their holes.
+// The beginnings of documents, and holes.
 struct Documents {
   const i32* starts;     // [B, T], or null
   const KeyHole* holes;  // [B, T], or null
