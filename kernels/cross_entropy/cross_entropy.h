@@ -33,7 +33,7 @@ struct LogitSums {
     squares = fall * fall * squares + more.squares;
   }
 };
-// RETURNS: the entropy of a row's probabilities.
+// RETURNS: the entropy of a row's probabilities. Templates, so that device code may call them.
 template <class T = double>
 constexpr T entropy_of(const RowLoss& loss, const LogitSums& sums) {
   return log(T{loss.sum}) - T{sums.weighted} / T{loss.sum};

@@ -242,14 +242,15 @@ class Objectives : public testing::TestWithParam<const char*> {
 
 TEST_P(Objectives, AgreeWithTrl) {
   const Safetensors expected{source_file("tests/golden/objectives/") + GetParam() + "/expected.safetensors"};
+  const bool shares = can_share_prompts(read_model_directory(family_directory(GetParam())).value(), 64);
+  EXPECT_EQ(shares, GetParam() != std::string_view("gemma2_tied"));  // which has windows
   u32 cases = 0;
   for (const auto& [name, options] : expected.metadata()) {
     if (!options.starts_with("{")) continue;
     SCOPED_TRACE(name);
     expect_as_in_trl(family_directory(GetParam()), name, expected);
     expect_accumulated_as_in_trl(family_directory(GetParam()), name, expected);
-    if (can_share_prompts(read_model_directory(family_directory(GetParam())).value(), 64))
-      expect_as_in_trl(family_directory(GetParam()), name, expected, true);
+    if (shares) expect_as_in_trl(family_directory(GetParam()), name, expected, true);
     ++cases;
   }
   EXPECT_EQ(cases, 47u);
