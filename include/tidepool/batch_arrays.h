@@ -104,6 +104,16 @@ struct BatchView {
   const float* references = nullptr;
   const float* old_logps = nullptr;
   const float* distributions = nullptr;
+
+  // RETURNS: the arrays from a row on. `distribution_numbers`: of a row.
+  BatchView from_row(u64 row, u32 distribution_numbers) const {
+    const auto at = [&](auto* array, u64 elements = 1) {
+      return array == nullptr ? nullptr : array + row * elements;
+    };
+    return {
+        at(tokens),    at(targets), at(starts),     at(holes),     at(table_tokens),
+        at(sequences), at(values),  at(references), at(old_logps), at(distributions, distribution_numbers)};
+  }
 };
 
 // Every array is [B, T]; the caller fills it. Empty places of a batch have token 0 and padding_target.

@@ -123,6 +123,20 @@ struct Block {
   bool operator==(const Block&) const = default;
 };
 
+// Most tiles of a micro-batch.
+inline constexpr u32 row_tiles_max = 1 << 15;
+// RowTile is a run of rows of a micro-batch that a block computes at a time: all of them, or tokens of one
+// sequence.
+struct RowTile {
+  u32 number = 0;       // in the micro-batch
+  u32 sequence = 0;     // that of its first row
+  u32 first_token = 0;  // its first row's place in the sequence
+  u64 first_row = 0;
+  u32 rows = 0;  // 0: all of the micro-batch
+
+  bool operator==(const RowTile&) const = default;
+};
+
 // Every micro-batch has this shape; empty places have padding_target.
 struct BatchShape {
   u32 sequences = 1;  // B
@@ -131,6 +145,9 @@ struct BatchShape {
   // anew in each document. Then a batch has an array of their beginnings, and every layer reads it.
   bool packed = false;
   bool holes = false;  // sequences may share prompts (KeyHole); packed batches only
+  // Sequences that are longer are computed in tiles of so many tokens; 0: whole. Sums over rows are sums of
+  // tiles, so bits depend on it. build_model() makes it 0 for models whose layers need whole sequences.
+  u32 tile_tokens = 0;
   // The following are build_model()'s.
   bool second_table = false;  // two embeddings read tokens (LayerInputs), each its own array
   bool units = false;         // documents are units of sequences
@@ -138,6 +155,21 @@ struct BatchShape {
   u32 distribution_numbers = 0;  // of a place; 0: no teacher's distributions
 
   u64 rows() const { return u64{sequences} * tokens; }
+  bool tiled() const { return tile_tokens != 0 && tokens > tile_tokens; }
+  u32 tiles_of_sequence() const { return tiled() ? static_cast<u32>(div_up(tokens, tile_tokens)) : 1; }
+  u32 tiles() const { return tiled() ? sequences * tiles_of_sequence() : 1; }
+  // Most rows of a tile.
+  u64 tile_rows() const { return tiled() ? tile_tokens : rows(); }
+  RowTile tile(u32 number) const {
+    if (!tiled()) return {.rows = static_cast<u32>(rows())};
+    const u32 sequence = number / tiles_of_sequence();
+    const u32 first = number % tiles_of_sequence() * tile_tokens;
+    return {.number = number,
+            .sequence = sequence,
+            .first_token = first,
+            .first_row = u64{sequence} * tokens + first,
+            .rows = std::min(tile_tokens, tokens - first)};
+  }
   BatchList arrays() const {
     BatchList list = {BatchArray::tokens, BatchArray::targets};
     if (packed) list.add(BatchArray::starts);

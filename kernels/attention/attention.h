@@ -54,16 +54,26 @@ struct AttentionShape {
   bool operator==(const AttentionShape&) const = default;
 };
 
+// The queries are a tile of a longer sequence: those of tokens [first, first + shape.tokens), which see keys
+// of the tokens before them too. Blocks of keys end where tiles end.
+struct AttentionTile {
+  ConstValues past;  // [first + T, NKV D + NKV V]: k's heads and v's of the sequence's tokens; none: no tile
+  u32 first = 0;
+  u32 tile_tokens = 0;  // of all tiles but the last
+};
+
 // out = dropout(softmax(scale q k^T)) v. A head with a sink has one more score, its sink, in each row's
 // maximum and sum; no key and no value belong to it, so the probabilities' sum is below 1 (gpt-oss; Xiao et
 // al., arXiv:2309.17453). Sinks are not scaled, and caps, masks and dropout do not concern them. Dropout
-// numbers elements as [B, NH, T, T]. Documents: token t attends to tokens starts[t] ... t of its sequence, 0
+// numbers elements as [B, NH, T, keys]. Documents: token t attends to tokens starts[t] ... t of its sequence,
+// 0
 // <= starts[t] <= t. starts never decrease: documents follow each other, and padding consists of documents
 // too. A token with a hole (KeyHole) does not attend to the places in it. With a window, it attends to no
 // token before t - W + 1 (Beltagy et al., arXiv:2004.05150). Keys that no query of a block attends to are not
 // read.
 struct Attention {
-  AttentionShape shape;
+  AttentionShape shape;         // of a tile: B = 1, and T its tokens
+  AttentionTile tile;           // or none
   ConstValues qkv;              // [B, T, (NH + NKV) D + NKV V]: q's heads, then k's, then v's
   Values out;                   // [B, T, NH V]
   float* lse = nullptr;         // [B, NH, T] logarithm of the softmax's denominator, sink included, or null
@@ -78,11 +88,13 @@ void attention_cpu(const Attention&, CorePool&);
 // heads, in order. dsink = -sum over the head's rows of exp(sink - lse) (dout . out), in fixed order.
 struct AttentionBackward {
   AttentionShape shape;
+  AttentionTile tile;              // or none
   ConstValues qkv;                 // [B, T, (NH + NKV) D + NKV V]
   ConstValues out;                 // [B, T, NH V]
   const float* lse = nullptr;      // [B, NH, T]
   ConstValues dout;                // [B, T, NH V]
-  Values dqkv;                     // [B, T, (NH + NKV) D + NKV V], overwritten
+  Values dqkv;                     // [B, T, (NH + NKV) D + NKV V], overwritten; of a tile q's columns only
+  float* dpast = nullptr;          // of a tile: like its past; added to
   const i32* starts = nullptr;     // [B, T], or null
   const KeyHole* holes = nullptr;  // [B, T], or null
   Dropout dropout;

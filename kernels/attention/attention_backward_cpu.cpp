@@ -60,15 +60,15 @@ void make_scores(const AttentionBackward& op, const HeadView& head, const ScoreB
              .k = op.shape.head_size,
              .a = op.qkv.fp32() + head.q(block.query),
              .lda = head.qkv_stride(),
-             .b = op.qkv.fp32() + head.k(block.key),
-             .ldb = head.qkv_stride(),
+             .b = head.keys(op) + head.k(block.key),
+             .ldb = head.key_stride(),
              .c = scratch.p,
              .ldc = attention_key_rows};
   sgemm(g);
   g.k = op.shape.value_head_size();
   g.a = op.dout.fp32() + head.out(block.query);
   g.lda = head.out_stride();
-  g.b = op.qkv.fp32() + head.v(block.key);
+  g.b = head.keys(op) + head.v(block.key);
   g.c = scratch.ds;
   sgemm(g);
 }
@@ -89,7 +89,7 @@ QueryFactors query_factors(const AttentionBackward& op, const HeadView& head, u3
 void gather(const AttentionBackward& op, const HeadView& head, const ScoreBlock& block,
             const QueryFactors& factors, BackwardScratch& scratch) {
   const u32 size = op.shape.head_size;
-  const RightFactor keys = right_factor({op.qkv.fp32() + head.k(block.key), head.qkv_stride()}, block.width,
+  const RightFactor keys = right_factor({head.keys(op) + head.k(block.key), head.key_stride()}, block.width,
                                         size, block.rows, scratch.keys);
   Sgemm g = {.transpose_a = true,
              .m = block.width,
@@ -99,15 +99,15 @@ void gather(const AttentionBackward& op, const HeadView& head, const ScoreBlock&
              .lda = attention_key_rows,
              .b = factors.douts.data,
              .ldb = factors.douts.stride,
-             .c = op.dqkv.fp32() + head.v(block.key),
-             .ldc = head.qkv_stride(),
+             .c = head.key_gradients(op) + head.v(block.key),
+             .ldc = head.key_stride(),
              .accumulate = true};
   sgemm(g);
   g.n = size;
   g.a = scratch.ds;
   g.b = factors.queries.data;
   g.ldb = factors.queries.stride;
-  g.c = op.dqkv.fp32() + head.k(block.key);
+  g.c = head.key_gradients(op) + head.k(block.key);
   sgemm(g);
   sgemm({.m = block.rows,
          .n = size,
@@ -122,7 +122,7 @@ void gather(const AttentionBackward& op, const HeadView& head, const ScoreBlock&
 }
 
 void clear_keys_and_values(const AttentionBackward& op, const HeadView& head) {
-  for (u32 row = 0; row < op.shape.tokens; ++row) {
+  for (u32 row = head.first; row < head.end(); ++row) {
     std::memset(op.dqkv.fp32() + head.k(row), 0, op.shape.head_size * sizeof(float));
     std::memset(op.dqkv.fp32() + head.v(row), 0, op.shape.value_head_size() * sizeof(float));
   }
@@ -134,10 +134,10 @@ float delta_of(const AttentionBackward& op, const HeadView& head, u32 row) {
 }
 
 void query_block(const AttentionBackward& op, const HeadView& head, u32 query, BackwardScratch& scratch) {
-  const u32 end = std::min(query + attention_query_rows, op.shape.tokens);
+  const u32 end = std::min(query + attention_query_rows, head.end());
   for (u32 row = query; row < end; ++row) scratch.delta[row - query] = delta_of(op, head, row);
   const QueryFactors factors = query_factors(op, head, query, end - query, scratch);
-  for_score_blocks(op.shape.tokens, query, visible_keys(op, head), [&](const ScoreBlock& block) {
+  for_score_blocks(head.end(), query, visible_keys(op, head), [&](const ScoreBlock& block) {
     make_scores(op, head, block, scratch);
     probabilities(op, head, block, scratch);
     gather(op, head, block, factors, scratch);
@@ -149,9 +149,9 @@ void query_block(const AttentionBackward& op, const HeadView& head, u32 query, B
 void sink_gradient(const AttentionBackward& op, u32 head_of_sequence) {
   double sum = 0;
   for (u32 sequence = 0; sequence < op.shape.sequences; ++sequence) {
-    const HeadView head = {op.shape, sequence * op.shape.heads + head_of_sequence};
+    const HeadView head(op, sequence * op.shape.heads + head_of_sequence);
     const float sink = sink_of(op.sinks, head);
-    for (u32 row = 0; row < op.shape.tokens; ++row) {
+    for (u32 row = head.first; row < head.end(); ++row) {
       sum -= double(std::exp(sink - op.lse[head.lse(row)])) * delta_of(op, head, row);
     }
   }
@@ -170,11 +170,11 @@ void attention_backward_cpu(const AttentionBackward& op, CorePool& pool) {
   const u32 group = op.shape.group();
   parallel_for(pool, Priority::normal, op.shape.sequences * op.shape.key_heads(), [&](u32 task, u32 worker) {
     auto& scratch = *reinterpret_cast<BackwardScratch*>(pool.scratch(worker));
-    clear_keys_and_values(op, {op.shape, task * group});
-    for (u32 head = task * group; head < (task + 1) * group; ++head) {
-      for (u32 query = 0; query < op.shape.tokens; query += attention_query_rows) {
-        query_block(op, {op.shape, head}, query, scratch);
-      }
+    if (op.dpast == nullptr) clear_keys_and_values(op, HeadView(op, task * group));
+    for (u32 number = task * group; number < (task + 1) * group; ++number) {
+      const HeadView head(op, number);
+      for (u32 query = head.first; query < head.end(); query += attention_query_rows)
+        query_block(op, head, query, scratch);
     }
   });
 }

@@ -105,7 +105,7 @@ void backward_fma(const AttentionBackward& op, cudaStream_t stream) {
 void attention_backward_cuda(const AttentionBackward& op, cudaStream_t stream) {
   using namespace cuda;
   const AttentionUnits units = attention_units_here(op.qkv.precision, op.shape, AttentionPass::backward);
-  check_attention(op.shape, units, {op.qkv, op.out, op.dout, op.dqkv});
+  check_attention(op.shape, units, op.tile, {op.qkv, op.out, op.dout, op.dqkv});
   for_precision(op.qkv.precision, [&](auto type) {
     using T = decltype(type);
     make_delta<T>(op, stream);

@@ -50,12 +50,12 @@ void attend(const Attention& op, const HeadView& head, const ScoreBlock& block, 
          .k = op.shape.head_size,
          .a = op.qkv.fp32() + head.q(block.query),
          .lda = head.qkv_stride(),
-         .b = op.qkv.fp32() + head.k(block.key),
-         .ldb = head.qkv_stride(),
+         .b = head.keys(op) + head.k(block.key),
+         .ldb = head.key_stride(),
          .c = scratch.scores,
          .ldc = attention_key_rows});
   softmax_block(op, head, block, scratch);
-  const RightFactor values = right_factor({op.qkv.fp32() + head.v(block.key), head.qkv_stride()}, block.width,
+  const RightFactor values = right_factor({head.keys(op) + head.v(block.key), head.key_stride()}, block.width,
                                           size, block.rows, scratch.values);
   sgemm({.m = block.rows,
          .n = size,
@@ -77,7 +77,7 @@ OnlineSoftmax start_of_rows(const Attention& op, const HeadView& head) {
 
 void write_out(const Attention& op, const HeadView& head, u32 query, Scratch& scratch) {
   const u32 size = op.shape.value_head_size();
-  const u32 end = std::min(query + attention_query_rows, op.shape.tokens);
+  const u32 end = std::min(query + attention_query_rows, head.end());
   for (u32 row = query; row < end; ++row) {
     const OnlineSoftmax& running = scratch.running[row - query];
     float* from = scratch.out + (row - query) * size;
@@ -95,11 +95,11 @@ void attention_cpu(const Attention& op, CorePool& pool) {
   const u32 query_blocks = static_cast<u32>(div_up(op.shape.tokens, attention_query_rows));
   parallel_for(pool, Priority::normal, heads * query_blocks, [&](u32 task, u32 worker) {
     auto& scratch = *reinterpret_cast<Scratch*>(pool.scratch(worker));
-    const HeadView head = {op.shape, task / query_blocks};
+    const HeadView head(op, task / query_blocks);
     // Longest first, so that short tasks even out the end.
-    const u32 query = (query_blocks - 1 - task % query_blocks) * attention_query_rows;
+    const u32 query = head.first + (query_blocks - 1 - task % query_blocks) * attention_query_rows;
     for (OnlineSoftmax& r : scratch.running) r = start_of_rows(op, head);
-    for_score_blocks(op.shape.tokens, query, visible_keys(op, head),
+    for_score_blocks(head.end(), query, visible_keys(op, head),
                      [&](const ScoreBlock& block) { attend(op, head, block, scratch); });
     write_out(op, head, query, scratch);
   });

@@ -30,7 +30,7 @@ void forward_fma(const Attention& op, const LaunchShape& shape, cudaStream_t str
 void attention_cuda(const Attention& op, cudaStream_t stream) {
   using namespace cuda;
   const AttentionUnits units = attention_units_here(op.qkv.precision, op.shape, AttentionPass::forward);
-  check_attention(op.shape, units, {op.qkv, op.out});
+  check_attention(op.shape, units, op.tile, {op.qkv, op.out});
   const LaunchShape shape = attention_forward_launch(op.shape, units, op.dropout.on() || op.holes != nullptr);
   if (units != AttentionUnits::fma) {
     return for_attention_mma(units, op.qkv.precision, op.shape, [&](auto mma, auto size) {

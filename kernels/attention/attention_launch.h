@@ -46,7 +46,8 @@ constexpr AttentionUnits attention_units(Precision precision, const AttentionSha
 }
 
 // Checks an operation's arrays; stops the process if a kernel cannot read them.
-void check_attention(const AttentionShape&, AttentionUnits, std::initializer_list<ConstValues> arrays);
+void check_attention(const AttentionShape&, AttentionUnits, const AttentionTile&,
+                     std::initializer_list<ConstValues> arrays);
 
 // RETURNS: the size of the tiles that hold the head; 0: none does.
 constexpr u32 attention_tensor_size(u32 head_size) {

@@ -1,4 +1,5 @@
-// HeadView addresses one head of one sequence inside [B, T, (NH + NKV) D + NKV V] and [B, T, NH V] buffers.
+// HeadView addresses one head of one sequence inside [B, T, (NH + NKV) D + NKV V] and [B, T, NH V] buffers,
+// and inside a tile's past.
 #pragma once
 
 #include <algorithm>
@@ -16,26 +17,43 @@ inline void check_attention_shape(const AttentionShape& s) {
 }
 
 // `head` counts over all sequences: sequence * NH + the head's number in its sequence.
+// Rows are tokens of the sequence.
 struct HeadView {
   AttentionShape shape;
   u32 head = 0;
+  u32 first = 0;      // row of the first query
+  bool past = false;  // keys and values are in a tile's past
 
+  template <class Op>
+  HeadView(const Op& op, u32 number)
+      : shape(op.shape), head(number), first(op.tile.first), past(bool(op.tile.past)) {}
+
+  u32 end() const { return first + shape.tokens; }
   u32 qkv_stride() const { return shape.qkv_columns(); }
   u32 out_stride() const { return shape.out_columns(); }
-  u64 first_row() const { return u64{head / shape.heads} * shape.tokens; }
+  // Elements from the array's beginning to that of the sequence, minus the rows before the first query.
+  u64 of_row(u32 row) const { return u64{head / shape.heads} * shape.tokens + row - first; }
   u64 of_sequence() const { return head % shape.heads; }
   u64 kv_head() const { return of_sequence() / shape.group(); }
-  u64 qkv(u32 row) const { return (first_row() + row) * qkv_stride(); }
-  u64 q(u32 row) const { return qkv(row) + of_sequence() * shape.head_size; }
-  u64 k(u32 row) const { return qkv(row) + shape.query_columns() + kv_head() * shape.head_size; }
+  u64 q(u32 row) const { return of_row(row) * qkv_stride() + of_sequence() * shape.head_size; }
+  u32 key_stride() const { return past ? shape.key_columns() + shape.value_columns() : qkv_stride(); }
+  u64 keys_of_row(u32 row) const {
+    return past ? u64{row} * key_stride() : of_row(row) * qkv_stride() + shape.query_columns();
+  }
+  u64 k(u32 row) const { return keys_of_row(row) + kv_head() * shape.head_size; }
   u64 v(u32 row) const {
-    return qkv(row) + shape.query_columns() + shape.key_columns() + kv_head() * shape.value_head_size();
+    return keys_of_row(row) + shape.key_columns() + kv_head() * shape.value_head_size();
   }
-  u64 out(u32 row) const {
-    return (first_row() + row) * out_stride() + of_sequence() * shape.value_head_size();
+  u64 out(u32 row) const { return of_row(row) * out_stride() + of_sequence() * shape.value_head_size(); }
+  u64 lse(u32 row) const { return u64{head} * shape.tokens + row - first; }
+  u64 dropout(u32 row, u32 key) const { return lse(row) * end() + key; }
+
+  // The array that k() and v() are places in. `op`: Attention or AttentionBackward.
+  template <class Op>
+  const float* keys(const Op& op) const {
+    return past ? op.tile.past.fp32() : op.qkv.fp32();
   }
-  u64 lse(u32 row) const { return u64{head} * shape.tokens + row; }
-  u64 dropout(u32 row, u32 key) const { return lse(row) * shape.tokens + key; }
+  float* key_gradients(const AttentionBackward& op) const { return past ? op.dpast : op.dqkv.fp32(); }
 };
 
 // `sinks`: [NH]
@@ -47,11 +65,13 @@ inline float sink_of(Param sinks, const HeadView& head) {
 // The keys that each row of a sequence sees: from its first one to itself, but for its hole.
 struct VisibleKeys {
   AttentionShape shape;
+  u32 first = 0;                   // row of the first query
+  u32 tile_tokens = 0;             // 0: no tile
   const i32* starts = nullptr;     // [T], or null: 0 for all
   const KeyHole* holes = nullptr;  // [T], or null
 
   u32 of(u32 row) const {
-    return shape.first_seen(row, starts == nullptr ? 0 : static_cast<u32>(starts[row]));
+    return shape.first_seen(row, starts == nullptr ? 0 : static_cast<u32>(starts[row - first]));
   }
   // RETURNS: the first key that rows [begin, end) see: that of `begin`, because first keys never decrease.
   u32 least(u32 begin, u32 end) const {
@@ -60,7 +80,7 @@ struct VisibleKeys {
     }
     return of(begin);
   }
-  KeyHole hole(u32 row) const { return holes == nullptr ? KeyHole{} : holes[row]; }
+  KeyHole hole(u32 row) const { return holes == nullptr ? KeyHole{} : holes[row - first]; }
   // RETURNS: true if none of rows [begin, end) sees a key of [key, key + width).
   bool all_hidden(u32 begin, u32 end, u32 key, u32 width) const {
     if (holes == nullptr) return false;
@@ -72,8 +92,12 @@ struct VisibleKeys {
 // `op`: Attention or AttentionBackward.
 template <class Op>
 VisibleKeys visible_keys(const Op& op, const HeadView& head) {
-  return {head.shape, op.starts == nullptr ? nullptr : op.starts + head.first_row(),
-          op.holes == nullptr ? nullptr : op.holes + head.first_row()};
+  const u64 row = head.of_row(head.first);
+  return {.shape = head.shape,
+          .first = head.first,
+          .tile_tokens = head.past ? op.tile.tile_tokens : 0,
+          .starts = op.starts == nullptr ? nullptr : op.starts + row,
+          .holes = op.holes == nullptr ? nullptr : op.holes + row};
 }
 
 // Keys that a row of a block sees: [begin, end), perhaps none.
@@ -111,13 +135,15 @@ struct ScoreBlock {
 static_assert(attention_key_rows % attention_query_rows == 0);
 
 // Visits the score blocks of the query block that starts at `query`, with keys ascending from the first key
-// that any of its rows sees, but for those in the holes of all rows.
+// that any of its rows sees, but for those in the holes of all rows. `last`: end of the queries.
 template <class Fn>
-void for_score_blocks(u32 tokens, u32 query, const VisibleKeys& keys, Fn fn) {
-  const u32 rows = std::min(attention_query_rows, tokens - query), end = query + rows;
+void for_score_blocks(u32 last, u32 query, const VisibleKeys& keys, Fn fn) {
+  const u32 rows = std::min(attention_query_rows, last - query), end = query + rows;
   const u32 first = keys.least(query, end);
-  for (u32 key = first; key < end; key += attention_key_rows) {
-    const u32 width = std::min(attention_key_rows, end - key);
+  u32 width = 0;
+  for (u32 key = first; key < end; key += width) {
+    width = std::min(attention_key_rows, end - key);
+    if (keys.tile_tokens != 0) width = std::min(width, keys.tile_tokens - key % keys.tile_tokens);
     if (key != first && keys.all_hidden(query, end, key, width)) continue;
     fn(ScoreBlock{keys, query, rows, key, width, key == first});
   }

@@ -27,8 +27,9 @@ enum class RotaryValues : u8 {
 };
 
 struct RotaryShape {
-  u32 rows = 0;       // R = B T
-  u32 tokens = 0;     // T: row r is token r % T of its sequence
+  u32 rows = 0;    // R = B T
+  u32 tokens = 0;  // T: row r is token first_token + r % T of its sequence
+  u32 first_token = 0;
   u32 heads = 0;      // NH
   u32 kv_heads = 0;   // NKV
   u32 head_size = 0;  // D, at most 2 rotary_pairs_max

@@ -38,7 +38,7 @@ u32 groups_of(u32 rows) { return static_cast<u32>(div_up(rows, rotary_group_rows
 // `op`: Rotary or RotaryBackward. direction: 1 rotates forward, -1 back.
 template <class Op>
 void make_angles(const Op& op, u32 row, float direction, Scratch& scratch) {
-  const u32 token = row % op.shape.tokens;
+  const u32 token = op.shape.first_token + row % op.shape.tokens;
   u32 start = 0;
   if (op.starts != nullptr) {
     start = static_cast<u32>(op.starts[row]);

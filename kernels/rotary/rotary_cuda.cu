@@ -274,6 +274,7 @@ RotarySizes sizes_of(const Op& op) {
   const u64 rest = div_up(others, 2);
   RotarySizes sizes = {
       .tokens = shape.tokens,
+      .first_token = shape.first_token,
       .heads = shape.heads,
       .kv_heads = shape.key_heads(),
       .head_size = shape.head_size,

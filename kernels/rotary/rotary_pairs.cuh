@@ -14,7 +14,7 @@ struct PairElements {
 // Pairs of a head. Pair p < turned is elements p and p + turned, or 2p and 2p + 1, and is rotated. The pairs
 // after them are elements that are not rotated, `rest` apart.
 struct RotarySizes {
-  u32 tokens, heads, kv_heads, head_size;
+  u32 tokens, first_token, heads, kv_heads, head_size;
   u32 turned;       // rotated pairs
   u32 rest;         // other pairs
   float factor;     // on cosine and sine
@@ -55,7 +55,7 @@ struct RotaryAngles {
 };
 __device__ __forceinline__ void make_angles(const RotarySizes& s, u32 row, float direction,
                                             RotaryAngles& angles) {
-  u32 position = row % s.tokens;
+  u32 position = s.first_token + row % s.tokens;
   if (s.starts != nullptr) position -= static_cast<u32>(s.starts[row]);
   if (s.holes != nullptr) position -= s.holes[row].length();
   for (u32 i = threadIdx.x; i < s.turned; i += blockDim.x) {

@@ -76,6 +76,7 @@ struct TrainConfig {
   u64 seed = 42;
   u64 max_steps = 100;
   double num_train_epochs = 0;          // 0: only max_steps counts
+  u32 tile_tokens = 0;                  // sequences that are longer are computed in tiles; 0: chosen
   u32 per_device_train_batch_size = 1;  // sequences per micro-batch
   u32 sequence_length = 256;
   u32 gradient_accumulation_steps = 1;

@@ -56,6 +56,14 @@ const std::array train_table = std::to_array<Field>({
      {},
      "block_size"},
     {"train",
+     "tile_tokens",
+     REF(train.tile_tokens),
+     "Longer sequences are computed in tiles of so many tokens, which changes the last bits; 0: 1024 on the "
+     "CPU, "
+     "whole sequences on GPUs and in models whose layers need them",
+     "tokens",
+     {0, 1e9}},
+    {"train",
      "gradient_accumulation_steps",
      REF(train.gradient_accumulation_steps),
      "Micro-batches per optimizer step",

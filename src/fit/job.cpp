@@ -46,6 +46,13 @@ u32 experts_together(const Config& config, const std::vector<UpdateRule>& rules)
   return group;
 }
 
+// Kernels of GPUs compute whole sequences.
+u32 tile_tokens(const Config& config) {
+  constexpr u32 of_cores = 1024;
+  if (!config.machine.gpus().empty()) return 0;
+  return config.train.tile_tokens != 0 ? config.train.tile_tokens : of_cores;
+}
+
 // GPUs keep activations in the precision of their matrix units.
 Result<ModelGraph> graph_of(const Config& config, TargetOutput output = TargetOutput::nothing) {
   const Precision precision = config.train.precision;
@@ -66,7 +73,8 @@ Result<ModelGraph> graph_of(const Config& config, TargetOutput output = TargetOu
                      {.sequences = config.train.per_device_train_batch_size,
                       .tokens = config.train.sequence_length,
                       .packed = packs_documents(config),
-                      .holes = config.data.units.shares},
+                      .holes = config.data.units.shares,
+                      .tile_tokens = tile_tokens(config)},
                      config.machine.gpus().empty() ? Precision::fp32 : precision, lora, together,
                      std::move(rules), objective);
 }

@@ -49,7 +49,7 @@ AdapterSize adapter_size(const ModelGraph& g, u32 layer, const LinearModule& mod
 
 AdapterScratch adapter_scratch(const ModelGraph& g, WorkspaceCutter& layout) {
   if (!g.lora.on()) return {};
-  const u64 rows = g.batch.rows(), elements = rows * g.lora.rank_max();
+  const u64 rows = g.batch.tile_rows(), elements = rows * g.lora.rank_max();
   AdapterScratch scratch = {.low = layout.take_values(g.activations, elements),
                             .low_grad = layout.take_values(g.activations, elements)};
   if (g.lora.dropout > 0) scratch.dropped = layout.take_values(g.activations, rows * widest_input(g));

@@ -22,9 +22,9 @@ std::optional<AttentionShape> attention_shape(const ModelGraph& g, u32 layer) {
 
 Bytes attention_scratch(const ModelGraph& g) {
   const ModelConfig& c = g.config;
-  u64 elements = g.batch.rows() * mlp_row(style(c.family).mlp).widths(c, 0).values;
+  u64 elements = g.batch.tile_rows() * mlp_row(style(c.family).mlp).widths(c, 0).values;
   // Blocks with a router have no MLP of this width; this much is set aside for their scratch.
-  if (c.experts.count != 0) elements = std::min(elements, g.batch.rows() * c.query_width());
+  if (c.experts.count != 0) elements = std::min(elements, g.batch.tile_rows() * c.query_width());
   return Bytes{values_bytes(elements, g.activations)};
 }
 

@@ -29,17 +29,22 @@ inline WindowParams params_of(const BlockContext& c, std::span<const std::byte* 
 inline WindowGradients gradients_of(const BlockContext& c, const BlockBackward& b, u32 i) {
   return {window_of(c, i), b.grad_accum[i]};
 }
-inline u32 rows_of(const BlockContext& c) { return static_cast<u32>(c.graph.batch.rows()); }
+inline u32 rows_of(const BlockContext& c) {
+  return c.tile.rows != 0 ? c.tile.rows : static_cast<u32>(c.graph.batch.rows());
+}
 
 // Random bits of a block, numbered within the block. No block has both an embedding and attention.
 enum class DropoutSite : u8 { embedding = 0, attention = 0, noise = 1, after_attention = 1, after_mlp = 2 };
 
+// Elements are numbered from each tile's first, so the tile is a part of the key. No model has as many
+// tensors that drop out as there are numbers below.
+inline constexpr u32 tile_shift = 16;
 inline Dropout dropout_of_tensor(const BlockContext& c, u32 tensor, double p) {
   return {.p = c.training ? static_cast<float>(p) : 0.0f,
           .seed = c.seed,
           .step = c.step,
           .micro_batch = c.micro_batch,
-          .tensor = tensor};
+          .tensor = tensor | c.tile.number << tile_shift};
 }
 // Number of the embedding or layer, whatever the number of blocks that layers are made of.
 inline u32 dropout_place(const BlockContext& c) {

@@ -6,7 +6,7 @@ namespace tidepool {
 
 EmbeddingBackwardWorkspace::EmbeddingBackwardWorkspace(const ModelGraph& g, std::byte* base) {
   WorkspaceCutter layout(base);
-  order = layout.take<u64>(g.batch.rows());
+  order = layout.take<u64>(g.batch.tile_rows());
   bytes = layout.bytes();
 }
 
@@ -15,7 +15,7 @@ bool smooths_targets(const ObjectiveRule& rule) {
 }
 
 HeadWorkspace::HeadWorkspace(const ModelGraph& g, std::byte* base, Direction direction) {
-  const u64 rows = g.batch.rows(), h = g.config.width;
+  const u64 rows = g.batch.tile_rows(), h = g.config.width;
   WorkspaceCutter layout(base);
   norm = layout.take_values(g.activations, rows * h);
   logits = layout.take_values(

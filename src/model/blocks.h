@@ -20,6 +20,7 @@ struct BlockContext {
   u64 step = 0;
   u32 micro_batch = 0;    // number within the whole step
   bool training = true;   // false: no dropout
+  RowTile tile;           // rows that the call concerns; arrays begin with its first
   u32 slice_columns = 0;  // tokens of the vocabulary per slice of logits; 0: vocabulary_slice
 };
 

@@ -84,10 +84,11 @@ void CostRecorder::rotary_backward(const RotaryBackward& op) {
 }
 
 void CostRecorder::attention(const Attention& op) {
-  add_with_dropout(attention_cost(op.shape), op.dropout, attention_pairs(op.shape));
+  add_with_dropout(attention_cost(op.shape, op.tile), op.dropout, attention_pairs(op.shape, op.tile));
 }
 void CostRecorder::attention_backward(const AttentionBackward& op) {
-  add_with_dropout(attention_backward_cost(op.shape), op.dropout, attention_pairs(op.shape));
+  add_with_dropout(attention_backward_cost(op.shape, op.tile), op.dropout,
+                   attention_pairs(op.shape, op.tile));
 }
 
 void CostRecorder::sigmoid_gate(const SigmoidGate& op) { add(sigmoid_gate_cost(op.shape)); }

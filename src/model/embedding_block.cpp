@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "kernels/gradient/gradient.h"
-#include "model/block_calls.h"
+#include "model/row_tiles.h"
 #include "tidepool/fp16.h"
 
 namespace tidepool {
@@ -28,6 +28,11 @@ UniformNoise noise_of_embedding(const BlockContext& c) {
 
 bool has_positions(const BlockContext& c) { return block_of(c).windows.size() > wpe; }
 
+// Rows of a tile are tokens of one sequence, which begins with the tile's first.
+u32 sequences_of(const BlockContext& c) { return c.tile.rows != 0 ? 1 : c.graph.batch.sequences; }
+u32 tokens_of(const BlockContext& c) { return c.tile.rows != 0 ? c.tile.rows : c.graph.batch.tokens; }
+u64 first_position(const BlockContext& c) { return u64{c.tile.first_token} * c.graph.config.width; }
+
 }  // namespace
 
 float rounded_to_params(const ModelGraph& g, float x) {
@@ -42,37 +47,53 @@ float rounded_to_params(const ModelGraph& g, float x) {
   return x;
 }
 
-void embedding_forward(const BlockContext& c, const BlockForward& f) {
-  c.kernels.embedding({.sequences = c.graph.batch.sequences,
-                       .tokens_per_sequence = c.graph.batch.tokens,
-                       .columns = c.graph.config.width,
-                       .tokens = f.batch.tokens,
-                       .wte = params_of(c, f.windows, wte)[only_tensor],
-                       .scale = scale_of(c.graph),
-                       .wpe = has_positions(c) ? params_of(c, f.windows, wpe)[only_tensor] : Param{},
-                       .out = f.output,
-                       .noise = noise_of_embedding(c),
-                       .dropout = dropout_of(c, DropoutSite::embedding, c.graph.config.embedding_dropout)});
+namespace {
+
+void embed_tile(const BlockContext& c, const BlockForward& f) {
+  c.kernels.embedding(
+      {.sequences = sequences_of(c),
+       .tokens_per_sequence = tokens_of(c),
+       .columns = c.graph.config.width,
+       .tokens = f.batch.tokens,
+       .wte = params_of(c, f.windows, wte)[only_tensor],
+       .scale = scale_of(c.graph),
+       .wpe = has_positions(c) ? params_of(c, f.windows, wpe)[only_tensor].at(first_position(c)) : Param{},
+       .out = f.output,
+       .noise = noise_of_embedding(c),
+       .dropout = dropout_of(c, DropoutSite::embedding, c.graph.config.embedding_dropout)});
 }
 
-void embedding_backward(const BlockContext& c, const BlockBackward& b) {
+void embed_tile_backward(const BlockContext& c, const BlockBackward& b) {
   const ModelConfig& config = c.graph.config;
   const EmbeddingBackwardWorkspace workspace(c.graph, b.workspace);
   const Dropout dropout = dropout_of(c, DropoutSite::embedding, config.embedding_dropout);
   // In place: the embedding is the last block of backward, so no later op reads this gradient.
   if (dropout.on()) c.kernels.dropout(dropout, b.grad, b.grad, u64{rows_of(c)} * config.width);
-  c.kernels.embedding_backward({.sequences = c.graph.batch.sequences,
-                                .tokens_per_sequence = c.graph.batch.tokens,
+  float* const dwte = gradients_of(c, b, wte)[only_tensor];
+  float* const dwpe = has_positions(c) ? gradients_of(c, b, wpe)[only_tensor] : nullptr;
+  if (c.tile.first_token != 0 && !b.accumulate) {  // positions are not all behind the tile's first
+    c.kernels.zero(dwte, u64{config.vocab_size} * config.width);
+    if (dwpe != nullptr) c.kernels.zero(dwpe, u64{config.positions} * config.width);
+  }
+  c.kernels.embedding_backward({.sequences = sequences_of(c),
+                                .tokens_per_sequence = tokens_of(c),
                                 .columns = config.width,
                                 .vocabulary = config.vocab_size,
-                                .positions = config.positions,
+                                .positions = config.positions - c.tile.first_token,
                                 .tokens = b.batch.tokens,
                                 .dout = b.grad,
                                 .scale = scale_of(c.graph),
-                                .dwte = gradients_of(c, b, wte)[only_tensor],
-                                .dwpe = has_positions(c) ? gradients_of(c, b, wpe)[only_tensor] : nullptr,
-                                .accumulate = b.accumulate,
+                                .dwte = dwte,
+                                .dwpe = dwpe == nullptr ? nullptr : dwpe + first_position(c),
+                                .accumulate = b.accumulate || c.tile.first_token != 0,
                                 .order = workspace.order});
+}
+
+}  // namespace
+
+void embedding_forward(const BlockContext& c, const BlockForward& f) { for_tiles(c, f, embed_tile); }
+void embedding_backward(const BlockContext& c, const BlockBackward& b) {
+  for_tiles(c, b, embed_tile_backward);
 }
 
 }  // namespace tidepool

@@ -8,6 +8,7 @@
 #include "model/block_calls.h"
 #include "model/mlps/experts/router_call.h"
 #include "model/norm.h"
+#include "model/row_tiles.h"
 
 namespace tidepool {
 namespace {
@@ -216,20 +217,14 @@ void give_outputs(const BlockContext& c, const BlockForward& f, const HeadWorksp
   c.kernels.target_outputs(workspace.losses, f.batch.targets, rows_of(c), rule.output, f.head.outputs);
 }
 
-}  // namespace
-
-void head_forward(const BlockContext& c, const BlockForward& f) {
+void losses_of_tile(const BlockContext& c, const BlockForward& f) {
   const HeadWorkspace workspace(c.graph, f.workspace, Direction::forward);
-  CHECK(workspace.bytes == block_of(c).forward_workspace, workspace.bytes.value);
-  if (f.head.sums != nullptr) {
-    norm_forward(c, weights_of_norm(c, f.windows), {.rows = rows_of(c), .x = f.input, .y = workspace.norm});
-    loss_pass({c, params_of(c, f.windows, matrix), workspace, f.batch}, f.head.sums, 1);
-    if (f.head.outputs != nullptr) give_outputs(c, f, workspace);
-  }
-  if (f.head.logits != nullptr) logits_of_row(c, f, workspace);
+  norm_forward(c, weights_of_norm(c, f.windows), {.rows = rows_of(c), .x = f.input, .y = workspace.norm});
+  loss_pass({c, params_of(c, f.windows, matrix), workspace, f.batch}, f.head.sums, 1);
+  if (f.head.outputs != nullptr) give_outputs(c, f, workspace);
 }
 
-void head_backward(const BlockContext& c, const BlockBackward& b) {
+void head_tile_backward(const BlockContext& c, const BlockBackward& b) {
   const HeadWorkspace workspace(c.graph, b.workspace, Direction::backward);
   CHECK(workspace.bytes == block_of(c).backward_workspace, workspace.bytes.value);
   norm_forward(c, weights_of_norm(c, b.windows),
@@ -243,10 +238,23 @@ void head_backward(const BlockContext& c, const BlockBackward& b) {
   if (dropout.on()) c.kernels.dropout(dropout, workspace.norm, workspace.norm, elements);
   const Head head = {c, params_of(c, b.windows, matrix), workspace, b.batch};
   loss_pass(head, b.objective.sums, b.objective.inverse_targets);
-  if (b.objective.router_losses != nullptr) add_router_totals(c, b);
   gradient_pass(head, b);
   if (dropout.on()) c.kernels.dropout(dropout, workspace.dnorm, workspace.dnorm, elements);
   final_norm_backward(c, b, workspace);
+}
+
+}  // namespace
+
+void head_forward(const BlockContext& c, const BlockForward& f) {
+  const HeadWorkspace workspace(c.graph, f.workspace, Direction::forward);
+  CHECK(workspace.bytes == block_of(c).forward_workspace, workspace.bytes.value);
+  if (f.head.sums != nullptr) for_tiles(c, f, losses_of_tile);
+  if (f.head.logits != nullptr) logits_of_row(c, f, workspace);
+}
+
+void head_backward(const BlockContext& c, const BlockBackward& b) {
+  for_tiles(c, b, head_tile_backward);
+  if (b.objective.router_losses != nullptr) add_router_totals(c, b);
 }
 
 }  // namespace tidepool

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "model/layer_parts.h"
 #include "model/mlps/layer_inputs/layer_inputs.h"
+#include "model/row_tiles.h"
 
 namespace tidepool {
 namespace {
@@ -52,22 +53,36 @@ void scale_output(const Layer& l, Values x) {
     l.c.kernels.scale_values({.elements = u64{rows_of(l.c)} * l.config().width, .factor = factor, .x = x});
 }
 
+// Nothing is kept of a micro-batch that is cut into tiles.
+Bytes kept_of(const ModelGraph& g, u32 layer, LayerPart part) {
+  return g.batch.tiled() ? Bytes{0} : LayerInside(g, layer, part, nullptr).bytes;
+}
+
 }  // namespace
+
+bool layer_tiles(const ModelConfig& c, u32 layer) {
+  const LayerPart part = first_part(c, layer);
+  return part.ends && mixer_row(part.mixer).past_columns != nullptr && mlp_row(part.mlp).tiles &&
+         !c.reads_keys(layer) && !c.gives_keys(layer);
+}
 
 void measure_layer(Block& block, const ModelGraph& g) {
   const LayerPart part = part_of(g, block);
-  block.kept = LayerInside(g, block.layer, part, nullptr).bytes;
+  block.kept = kept_of(g, block.layer, part);
   block.forward_workspace = LayerForwardFrame(g, block.layer, part, nullptr).bytes;
   block.backward_workspace = LayerBackwardFrame(g, block.layer, part, nullptr, Inside::recomputed).bytes;
 }
 
-void layer_forward(const BlockContext& c, const BlockForward& f) {
+namespace {
+
+void layer_tile_forward(const BlockContext& c, const BlockForward& f) {
   CHECK(f.output.data == nullptr || f.output.data != f.input.data, c.block);
   const u32 number = block_of(c).layer;
   const LayerPart part = part_of(c.graph, block_of(c));
   const LayerForwardFrame frame(c.graph, number, part, f.workspace);
   const LayerInside inside(c.graph, number, part, f.kept != nullptr ? f.kept : frame.inside);
-  CHECK(frame.bytes == forward_workspace_of(c) && inside.bytes == block_of(c).kept, c.block);
+  CHECK(frame.bytes == forward_workspace_of(c), c.block);
+  CHECK(kept_of(c.graph, number, part) == block_of(c).kept, c.block);
   const Layer l(c, f.windows, frame.adapters);
   const ForwardBuffers& buffers = frame.buffers;
   const Values out = is_routed(l) ? f.experts.post_attention : f.output;
@@ -75,16 +90,17 @@ void layer_forward(const BlockContext& c, const BlockForward& f) {
 
   if (l.has_mixer()) {
     const ConstValues mixer_input = input_norm_of(l, NormRole::input, f.input, buffers.norm);
-    mixer_of(l).forward(
-        l, {.norm = mixer_input,
-            .starts = f.batch.starts,
-            .holes = f.batch.holes,
-            .inside = inside.mixer,
-            .workspace = f.workspace,
-            .frame = Direction::forward,
-            .read_keys = f.shared_keys,
-            .write_keys = f.shared_keys,
-            .sum = attention_sum(f.input, kept_or(inside.attention_branch, out), post_attention)});
+    mixer_of(l).forward(l,
+                        {.norm = mixer_input,
+                         .starts = f.batch.starts,
+                         .holes = f.batch.holes,
+                         .inside = inside.mixer,
+                         .workspace = f.workspace,
+                         .frame = Direction::forward,
+                         .read_keys = f.shared_keys,
+                         .write_keys = f.shared_keys,
+                         .sum = attention_sum(f.input, kept_or(inside.attention_branch, out), post_attention),
+                         .past = frame.past});
     if (copied)
       c.kernels.dropout({}, post_attention, inside.post_attention, u64{rows_of(c)} * l.config().width);
   }
@@ -112,20 +128,17 @@ void layer_forward(const BlockContext& c, const BlockForward& f) {
   scale_output(l, out);
 }
 
-namespace {
-
-void recompute_mixer(const LayerGradients& s) {
-  const Layer& l = s.layer;
+MixerForward recomputed_mixer(const LayerGradients& s) {
   const LayerInside& in = s.inside;
-  const ConstValues mixer_input = input_norm_of(l, NormRole::input, s.b.input, s.frame.buffers.norm);
-  mixer_of(l).forward(l, {.norm = mixer_input,
-                          .starts = s.b.batch.starts,
-                          .holes = s.b.batch.holes,
-                          .inside = in.mixer,
-                          .workspace = s.b.workspace,
-                          .frame = Direction::backward,
-                          .read_keys = s.b.shared_keys,
-                          .sum = attention_sum(s.b.input, in.attention_branch, in.post_attention)});
+  return {.norm = input_norm_of(s.layer, NormRole::input, s.b.input, s.frame.buffers.norm),
+          .starts = s.b.batch.starts,
+          .holes = s.b.batch.holes,
+          .inside = in.mixer,
+          .workspace = s.b.workspace,
+          .frame = Direction::backward,
+          .read_keys = s.b.shared_keys,
+          .sum = attention_sum(s.b.input, in.attention_branch, in.post_attention),
+          .past = s.frame.past};
 }
 
 // Recomputes what is never kept: outputs of norms, their moments, and what the mixer's backward needs besides
@@ -135,7 +148,7 @@ void recompute(const LayerGradients& s) {
   const LayerInside& in = s.inside;
   const BackwardBuffers& buffers = s.frame.buffers;
   const bool kept = s.b.kept != nullptr;
-  if (l.has_mixer()) kept ? mixer_of(l).restore(s) : recompute_mixer(s);
+  if (l.has_mixer()) kept ? mixer_of(l).restore(s) : mixer_of(l).forward(l, recomputed_mixer(s));
   if (!l.has_mlp()) return;
   const ConstValues mlp_input =
       input_norm_of(l, NormRole::mlp, s.before_mlp(), buffers.norm, &buffers.moments);
@@ -180,9 +193,9 @@ void mixer_gradients(const LayerGradients& s) {
   if (s.layer.style().input_norms) norm_gradient(s, NormRole::input, s.b.input, s.frame.buffers.narrow);
 }
 
-}  // namespace
-
-void layer_backward(const BlockContext& c, const BlockBackward& b) {
+// Calls fn(state of the layer's backward).
+template <class Fn>
+void with_gradients(const BlockContext& c, const BlockBackward& b, Fn fn) {
   const u32 number = block_of(c).layer;
   const bool kept = b.kept != nullptr;
   const LayerPart part = part_of(c.graph, block_of(c));
@@ -192,19 +205,53 @@ void layer_backward(const BlockContext& c, const BlockBackward& b) {
   // A kept inside is read-only: backward overwrites values of the inside only if it has recomputed them.
   const LayerInside inside(c.graph, number, part, kept ? const_cast<std::byte*>(b.kept) : frame.inside);
   const Layer layer(c, b.windows, frame.adapters);
-  const LayerGradients s = {.layer = layer,
-                            .b = b,
-                            .window = gradients_of(c, b, 0),
-                            .adapters = adapter_gradients_of(c, b),
-                            .frame = frame,
-                            .inside = inside};
+  fn({.layer = layer,
+      .b = b,
+      .window = gradients_of(c, b, 0),
+      .adapters = adapter_gradients_of(c, b),
+      .frame = frame,
+      .inside = inside});
+}
+
+void layer_tile_backward(const LayerGradients& s) {
+  const Layer& l = s.layer;
   recompute(s);
-  if (part.ends) scale_output(layer, b.grad);
-  if (float* unused = s[LayerRole::output_scale]; unused != nullptr && !b.accumulate)
-    c.kernels.zero(unused, 1);
-  if (adds_inputs(layer)) layer_inputs::gradients_of_sum(s);
-  if (layer.has_mlp()) mlp_gradients(s);
-  if (layer.has_mixer()) mixer_gradients(s);
+  if (l.part.ends) scale_output(l, s.b.grad);
+  if (float* unused = s[LayerRole::output_scale]; unused != nullptr && !s.b.accumulate)
+    l.c.kernels.zero(unused, 1);
+  if (adds_inputs(l)) layer_inputs::gradients_of_sum(s);
+  if (l.has_mlp()) mlp_gradients(s);
+  if (l.has_mixer()) mixer_gradients(s);
+}
+
+// The past of a sequence, and no gradients of it yet, before the backward of its last tile.
+void begin_sequence(const BlockContext& c, const BlockBackward& b, u32 sequence) {
+  const BatchShape& batch = c.graph.batch;
+  for (u32 t = 0; t < batch.tiles_of_sequence(); ++t) {
+    const BlockContext tile = with_tile(c, batch.tile(sequence * batch.tiles_of_sequence() + t));
+    with_gradients(tile, part_of(tile, b, false), [&](const LayerGradients& s) {
+      const Mixer& mixer = mixer_of(s.layer);
+      if (mixer.add_to_past == nullptr) return;
+      if (t == 0)
+        c.kernels.zero(s.frame.past_grad,
+                       u64{batch.tokens} * mixer.past_columns(s.config(), s.layer.number()));
+      mixer.add_to_past(s.layer, recomputed_mixer(s));
+    });
+  }
+}
+
+}  // namespace
+
+void layer_forward(const BlockContext& c, const BlockForward& f) { for_tiles(c, f, layer_tile_forward); }
+
+void layer_backward(const BlockContext& c, const BlockBackward& b) {
+  const BatchShape& batch = c.graph.batch;
+  for_tiles(c, b, [&](const BlockContext& tile, const BlockBackward& part) {
+    const u32 number = tile.tile.number;
+    if (batch.tiled() && (number + 1) % batch.tiles_of_sequence() == 0)
+      begin_sequence(c, b, tile.tile.sequence);
+    with_gradients(tile, part, layer_tile_backward);
+  });
 }
 
 void layer_end_forward(const BlockContext& c, BlockForward f) {

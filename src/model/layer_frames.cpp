@@ -9,13 +9,18 @@ namespace {
 bool has_router(LayerPart part) { return part.mlp == MlpKind::experts; }
 
 Values take_values(const ModelGraph& g, u32 layer, LayerPart part, WorkspaceCutter& layout) {
-  return layout.take_values(g.activations, g.batch.rows() * mlp_widths(g, layer, part).values);
+  return layout.take_values(g.activations, g.batch.tile_rows() * mlp_widths(g, layer, part).values);
 }
 
 Branch take_branch(const ModelGraph& g, WorkspaceCutter& layout) {
-  const u64 rows = g.batch.rows();
+  const u64 rows = g.batch.tile_rows();
   return {.value = layout.take_values(g.activations, rows * g.config.width),
           .rstd = layout.take<float>(rows)};
+}
+
+u64 past_elements(const ModelGraph& g, u32 layer, LayerPart part) {
+  if (!g.batch.tiled()) return 0;
+  return u64{g.batch.tokens} * mixer_row(part.mixer).past_columns(g.config, layer);
 }
 
 std::byte* take_inside(const ModelGraph& g, u32 layer, LayerPart part, WorkspaceCutter& layout) {
@@ -27,7 +32,7 @@ std::byte* take_inside(const ModelGraph& g, u32 layer, LayerPart part, Workspace
 Values take_dropped(const ModelGraph& g, WorkspaceCutter& layout) {
   const ModelConfig& c = g.config;
   const bool drops = style(c.family).residual_dropout && c.residual_dropout > 0;
-  return drops || c.factors.residual != 1 ? layout.take_values(g.activations, g.batch.rows() * c.width)
+  return drops || c.factors.residual != 1 ? layout.take_values(g.activations, g.batch.tile_rows() * c.width)
                                           : Values{};
 }
 
@@ -43,15 +48,16 @@ LayerInside::LayerInside(const ModelGraph& g, u32 layer, LayerPart part, std::by
   WorkspaceCutter layout(base);
   mixer = layout.take<std::byte>(mixer_row(part.mixer).inside_bytes(g, layer));
   const bool mixes = part.mixer != MixerKind::none, has_mlp = part.mlp != MlpKind::none;
-  if (mixes && has_mlp) post_attention = layout.take_values(g.activations, g.batch.rows() * g.config.width);
+  if (mixes && has_mlp)
+    post_attention = layout.take_values(g.activations, g.batch.tile_rows() * g.config.width);
   values = take_values(g, layer, part, layout);
   if (style(g.config.family).branch_norms) {
     if (mixes) attention_branch = take_branch(g, layout);
     if (has_mlp) mlp_branch = take_branch(g, layout);
   }
   if (part.ends && g.config.layer_inputs.on()) {
-    before_inputs = layout.take_values(g.activations, g.batch.rows() * g.config.width);
-    input_values = layout.take_values(g.activations, g.batch.rows() * 2 * g.config.layer_inputs.width);
+    before_inputs = layout.take_values(g.activations, g.batch.tile_rows() * g.config.width);
+    input_values = layout.take_values(g.activations, g.batch.tile_rows() * 2 * g.config.layer_inputs.width);
     inputs_branch = take_branch(g, layout);
   }
   bytes = layout.bytes();
@@ -59,7 +65,7 @@ LayerInside::LayerInside(const ModelGraph& g, u32 layer, LayerPart part, std::by
 
 InputsScratch::InputsScratch(const ModelGraph& g, WorkspaceCutter& layout) {
   if (!g.config.layer_inputs.on()) return;
-  const u64 elements = g.batch.rows() * g.config.layer_inputs.width;
+  const u64 elements = g.batch.tile_rows() * g.config.layer_inputs.width;
   values = layout.take_values(g.activations, 2 * elements);
   inner = layout.take_values(g.activations, elements);
   narrow = layout.take_values(g.activations, elements);
@@ -73,6 +79,7 @@ LayerForwardFrame::LayerForwardFrame(const ModelGraph& g, u32 layer, LayerPart p
   if (has_router(part)) router = router_scratch(g, layout, Direction::forward);
   if (part.ends) inputs = InputsScratch(g, layout);
   if (mixer.inside_always) inside = take_inside(g, layer, part, layout);
+  if (const u64 elements = past_elements(g, layer, part)) past = layout.take_values(g.activations, elements);
   bytes = layout.bytes();
 }
 
@@ -86,6 +93,10 @@ LayerBackwardFrame::LayerBackwardFrame(const ModelGraph& g, u32 layer, LayerPart
   if (part.ends) inputs = InputsScratch(g, layout);
   mixer.inside_always ? take_apart(g, layer, part, layout, from)
                       : take_in_place(g, layer, part, layout, from);
+  if (const u64 elements = past_elements(g, layer, part)) {
+    past = layout.take_values(g.activations, elements);
+    past_grad = layout.take<float>(elements);
+  }
   bytes = layout.bytes();
 }
 

@@ -68,6 +68,7 @@ struct LayerForwardFrame {
   RouterScratch router;  // layers with experts
   InputsScratch inputs;
   std::byte* inside = nullptr;  // LayerInside, if the mixer always wants one
+  Values past;                  // [T, Mixer::past_columns()], if sequences are cut into tiles
   Bytes bytes;
 };
 
@@ -80,6 +81,8 @@ struct LayerBackwardFrame {
   Values dvalues;                // [R, MlpWidths::values]
   std::span<std::byte> scratch;  // attention's, which runs when dvalues is dead
   std::byte* inside = nullptr;   // LayerInside, if recomputed
+  Values past;                   // as in LayerForwardFrame
+  float* past_grad = nullptr;    // [T, Mixer::past_columns()]
   Bytes bytes;
 
  private:

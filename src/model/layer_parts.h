@@ -110,6 +110,7 @@ struct MixerForward {
   ConstValues read_keys;
   Values write_keys;
   ResidualSum sum;  // sum.y: the residual stream after attention
+  Values past;      // of the tile's sequence; none: the micro-batch is not cut into tiles
 };
 
 struct Mixer {
@@ -120,11 +121,16 @@ struct Mixer {
   // forward gets a null inside if it is not kept, and backward overwrites the values of a recomputed inside
   // with the MLP's gradient.
   bool inside_always;
+  // What the mixer has made of the tokens of a sequence, and later tokens read: columns of [T, ...] values in
+  // the activations' precision. Null: it needs whole sequences.
+  u32 (*past_columns)(const ModelConfig&, u32 layer);
   u64 (*inside_bytes)(const ModelGraph&, u32 layer);
   // Takes the mixer's part of the workspace, from its beginning.
   ForwardBuffers (*forward_frame)(const ModelGraph&, u32 layer, MlpWidths, WorkspaceCutter&);
   BackwardBuffers (*backward_frame)(const ModelGraph&, u32 layer, MlpWidths, WorkspaceCutter&);
-  // Writes `inside` and sum.y.
+  // Writes the tile's rows of `past`, and perhaps `inside`. Null without past columns.
+  void (*add_to_past)(const Layer&, const MixerForward&);
+  // Writes `inside`, sum.y, and the tile's rows of `past`.
   void (*forward)(const Layer&, const MixerForward&);
   // Recomputes the values that backward reads and the inside does not contain.
   void (*restore)(const LayerGradients&);
@@ -154,6 +160,7 @@ struct MlpBackward {
 };
 
 struct Mlp {
+  bool tiles;  // its rows are independent of each other
   void (*tensors)(const ModelConfig&, u32 layer, LayerTensors&);
   MlpWidths (*widths)(const ModelConfig&, u32 layer);
   void (*forward)(const Layer&, const MlpForward&);

@@ -121,7 +121,14 @@ u64 widest(const ModelConfig& c) {
   return most;
 }
 
-std::string wrong(const ModelConfig& c, BatchShape batch) {
+bool can_tile(const ModelConfig& c, const ObjectiveRule& objective) {
+  if (objective.units() || c.layer_inputs.on() || c.experts.count != 0) return false;
+  for (u32 layer = 0; layer < c.layers; ++layer)
+    if (!layer_tiles(c, layer)) return false;
+  return true;
+}
+
+std::string wrong(const ModelConfig& c, BatchShape batch, const ObjectiveRule& objective) {
   if (const std::optional<ModelFault> fault = check_model(c))
     return fmt::format("model.{}: {}", fault->key, fault->reason);
   if (batch.sequences == 0) return "train.per_device_train_batch_size is 0; it must be at least 1";
@@ -132,8 +139,12 @@ std::string wrong(const ModelConfig& c, BatchShape batch) {
   if (batch.packed && !can_pack(c.family))
     return "documents cannot be packed for GPT-2 models, whose positions are learned for whole sequences; do "
            "not pack them";
+  if (!can_tile(c, objective)) batch.tile_tokens = 0;
+  if (batch.tiled() && batch.tiles() > row_tiles_max)
+    return fmt::format("train.tile_tokens cuts a micro-batch into {} tiles; with {} it is {} at most",
+                       batch.tiles(), div_up(batch.rows(), u64{row_tiles_max}), row_tiles_max);
   constexpr u64 elements_max = u64{1} << 31;  // matrix libraries can address more
-  if (batch.rows() * widest(c) > elements_max)
+  if (batch.tile_rows() * widest(c) > elements_max || batch.rows() > elements_max)
     return fmt::format(
         "{} sequences of {} tokens are too much for one micro-batch; lower "
         "train.per_device_train_batch_size and raise train.gradient_accumulation_steps",
@@ -146,11 +157,12 @@ std::string wrong(const ModelConfig& c, BatchShape batch) {
 Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, BatchShape batch,
                                Precision activations, const LoraConfig& lora, u32 experts_per_group,
                                std::vector<UpdateRule> rules, const ObjectiveRule& objective) {
-  if (std::string message = wrong(config, batch); !message.empty())
+  if (std::string message = wrong(config, batch, objective); !message.empty())
     return Error{ErrorKind::usage, std::move(message)};
   ModelGraph g = {
       .config = config, .lora = lora, .precision = precision, .activations = activations, .batch = batch};
   g.objective = objective;
+  if (!can_tile(config, objective)) g.batch.tile_tokens = 0;
   g.batch.second_table = config.layer_inputs.on();
   g.batch.units = objective.units();
   g.batch.values = objective.has_values();

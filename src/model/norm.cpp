@@ -13,7 +13,7 @@ float weight_offset(const ModelGraph& g) { return style(g.config.family).norm_of
 }  // namespace
 
 NormScratch norm_scratch(const ModelGraph& g, WorkspaceCutter& layout, u64 partials_min) {
-  const u64 rows = g.batch.rows(), h = g.config.width;
+  const u64 rows = g.batch.tile_rows(), h = g.config.width;
   NormScratch out;
   if (has_layer_norms(g)) out.mean = layout.take<float>(rows);
   out.rstd = layout.take<float>(rows);

@@ -79,7 +79,7 @@ std::vector<KernelCost> forward(const ModelGraph& g, u32 block) {
                             .layer_inputs = r.memory.values(g.activations),
                             .shared_keys = r.memory.values(g.activations),
                             .experts = r.experts(),
-                            .kept = r.memory.array<std::byte>(),
+                            .kept = g.batch.tiled() ? nullptr : r.memory.array<std::byte>(),
                             .workspace = r.memory.array<std::byte>(),
                             .head = {.sums = r.memory.array<Sums>()}});
   return r.recorder.take();
@@ -142,8 +142,11 @@ u64 flops_of(const std::vector<KernelCost>& kernels) {
 void record_costs(ModelGraph& graph, u32 index) {
   Block& block = graph.blocks[index];
   block.forward_kernels = forward(graph, index);
-  block.backward_kernels = backward(graph, index, Inside::kept);
-  block.recompute_kernels = without(backward(graph, index, Inside::recomputed), block.backward_kernels);
+  // Nothing is kept of tiles, so their recompute is a part of the backward.
+  const bool tiled = graph.batch.tiled();
+  block.backward_kernels = backward(graph, index, tiled ? Inside::recomputed : Inside::kept);
+  if (!tiled)
+    block.recompute_kernels = without(backward(graph, index, Inside::recomputed), block.backward_kernels);
   block.forward_flops = flops_of(block.forward_kernels);
   block.backward_flops = flops_of(block.backward_kernels);
   block.recompute_flops = flops_of(block.recompute_kernels);

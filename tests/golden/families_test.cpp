@@ -43,14 +43,14 @@ class Families : public testing::TestWithParam<const char*> {
   const Safetensors expected{directory + "/expected.safetensors"};
   std::unique_ptr<CorePool> pool = make_pool(2);
 
-  // `experts_per_group`: as in build_model().
-  ModelRunner load(u32 experts_per_group = 0) {
+  // `experts_per_group`: as in build_model(). `tile`: BatchShape::tile_tokens.
+  ModelRunner load(u32 experts_per_group = 0, u32 tile = 0) {
     const ModelConfig config = read_model_directory(directory).value();
-    ModelRunner model(
-        build_model(config, Precision::fp32, {.sequences = sequences, .tokens = tokens_per_sequence},
-                    Precision::fp32, {}, experts_per_group)
-            .value(),
-        *pool);
+    ModelRunner model(build_model(config, Precision::fp32,
+                                  {.sequences = sequences, .tokens = tokens_per_sequence, .tile_tokens = tile},
+                                  Precision::fp32, {}, experts_per_group)
+                          .value(),
+                      *pool);
     WeightsWriter writer(model.weights);
     const auto unused = load_weights(directory, model.graph(), writer);
     EXPECT_TRUE(unused) << unused.error().message;
@@ -58,6 +58,8 @@ class Families : public testing::TestWithParam<const char*> {
     model.upload();
     return model;
   }
+
+  void expect_loss_and_gradients(ModelRunner model, std::initializer_list<bool> keeps) const;
 };
 
 TEST_P(Families, LogitsAgreeWithTransformers) {
@@ -71,13 +73,12 @@ TEST_P(Families, LogitsAgreeWithTransformers) {
   RecordProperty("logits", fmt::format("{:.1e}", away));
 }
 
-TEST_P(Families, LossAndGradientsAgreeWithTransformers) {
-  ModelRunner model = load();
+void Families::expect_loss_and_gradients(ModelRunner model, std::initializer_list<bool> keeps) const {
   const auto tokens = expected.get<i32>("tokens"), targets = expected.get<i32>("targets");
   const auto valid = std::count_if(targets.begin(), targets.begin() + rows, [](i32 t) { return t >= 0; });
   const double loss = expected.get<double>("loss")[0];
   double worst = 0;
-  for (const bool keep : {true, false}) {
+  for (const bool keep : keeps) {
     model.router_losses() = {};
     const double sum =
         model.forward_backward(tokens.data(), targets.data(), 1.0 / double(valid), {.keep = keep});
@@ -100,6 +101,18 @@ TEST_P(Families, LossAndGradientsAgreeWithTransformers) {
     EXPECT_EQ(gradients.size() - untrained, expected.count("gradients/"));
   }
   RecordProperty("worst_gradient", fmt::format("{:.1e}", worst));
+}
+
+TEST_P(Families, LossAndGradientsAgreeWithTransformers) { expect_loss_and_gradients(load(), {true, false}); }
+
+// Tiles of 7 and of 16 tokens: the last of a sequence is shorter.
+TEST_P(Families, TilesOfSequencesAgreeWithTransformers) {
+  for (const u32 tile : {7u, 16u}) {
+    ModelRunner model = load(0, tile);
+    if (!model.graph().batch.tiled()) GTEST_SKIP() << "needs whole sequences";
+    EXPECT_EQ(model.graph().batch.tiles(), sequences * div_up(tokens_per_sequence, tile));
+    expect_loss_and_gradients(std::move(model), {false});
+  }
 }
 
 // Sums run in the order of experts, whatever their groups.

@@ -129,6 +129,7 @@ void backward(const LayerGradients& s, ConstValues dout) {
 const Mixer row = {.tensors = add_tensors,
                    .attention = no_attention,
                    .inside_always = true,
+                   .past_columns = nullptr,
                    .inside_bytes = inside_bytes,
                    .forward_frame = take_forward,
                    .backward_frame = take_backward,

@@ -13,7 +13,7 @@ u64 head_norm_partials(const ModelGraph& g, u32 layer) {
       return 0;
     case QkNormKind::heads:
     case QkNormKind::rotated_heads:
-      return rotary_partials(g.batch.rows(), g.config.head_size(layer));
+      return rotary_partials(g.batch.tile_rows(), g.config.head_size(layer));
     case QkNormKind::whole:
       return whole_norm_partials(g);
   }
@@ -23,7 +23,7 @@ u64 head_norm_partials(const ModelGraph& g, u32 layer) {
 }  // namespace
 
 AttentionInside::AttentionInside(const ModelGraph& g, u32 layer, WorkspaceCutter& layout) {
-  const u64 rows = g.batch.rows();
+  const u64 rows = g.batch.tile_rows();
   qkv = layout.take_values(g.activations, rows * g.config.qkv_product_width(layer));
   attention = layout.take_values(g.activations, rows * g.config.query_width(layer));
   lse = layout.take<float>(attention_shape(g, layer)->lse_elements());
@@ -32,7 +32,7 @@ AttentionInside::AttentionInside(const ModelGraph& g, u32 layer, WorkspaceCutter
 ForwardFrame::ForwardFrame(const ModelGraph& g, u32 layer, WorkspaceCutter& layout) {
   const ModelConfig& c = g.config;
   const MlpWidths mlp = mlp_widths(g, layer);
-  const u64 rows = g.batch.rows();
+  const u64 rows = g.batch.tile_rows();
   wide = layout.take_values(g.activations,
                             rows * std::max(c.qkv_product_width(layer), mlp.apart ? mlp.values : mlp.inner));
   narrow = layout.take_values(g.activations, rows * std::max(c.width, c.query_width(layer)));
@@ -43,7 +43,7 @@ ForwardFrame::ForwardFrame(const ModelGraph& g, u32 layer, WorkspaceCutter& layo
 BackwardFrame::BackwardFrame(const ModelGraph& g, u32 layer, WorkspaceCutter& layout) {
   const ModelConfig& c = g.config;
   const MlpWidths mlp = mlp_widths(g, layer);
-  const u64 rows = g.batch.rows();
+  const u64 rows = g.batch.tile_rows();
   wide = layout.take_values(g.activations, rows * std::max(mlp.inner, c.qkv_width(layer)));
   norm = layout.take_values(g.activations, rows * c.width);
   narrow = layout.take_values(g.activations, rows * std::max({c.width, c.query_width(layer), mlp.spare}));

@@ -23,8 +23,8 @@ BackwardFrame backward_frame_of(const Layer& l, std::byte* workspace) {
 
 std::optional<AttentionShape> shape_of(const ModelGraph& g, u32 layer) {
   const u32 window = g.config.attention_window(layer);
-  return AttentionShape{.sequences = g.batch.sequences,
-                        .tokens = g.batch.tokens,
+  return AttentionShape{.sequences = g.batch.tiled() ? 1 : g.batch.sequences,
+                        .tokens = g.batch.tiled() ? g.batch.tile_tokens : g.batch.tokens,
                         .heads = g.config.attention.heads,
                         .head_size = g.config.head_size(layer),
                         .kv_heads = g.config.kv_heads(layer),
@@ -32,6 +32,21 @@ std::optional<AttentionShape> shape_of(const ModelGraph& g, u32 layer) {
                         .window = window < g.batch.tokens ? window : 0,
                         .scale_given = static_cast<float>(g.config.softmax.score_factor),
                         .cap = static_cast<float>(g.config.softmax.soft_cap)};
+}
+
+// Of the tile, if the micro-batch is cut into tiles.
+AttentionShape shape_of(const Layer& l) {
+  AttentionShape shape = *shape_of(l.c.graph, l.number());
+  if (l.c.graph.batch.tiled()) shape.tokens = rows_of(l.c);
+  return shape;
+}
+
+// The past of a token are its k and v.
+u32 past_columns(const ModelConfig& c, u32 layer) { return 2 * c.key_width(layer); }
+
+AttentionTile tile_of(const Layer& l, ConstValues past) {
+  if (!past) return {};
+  return {.past = past, .first = l.c.tile.first_token, .tile_tokens = l.c.graph.batch.tile_tokens};
 }
 
 u64 inside_bytes(const ModelGraph& g, u32 layer) {
@@ -85,8 +100,10 @@ RotaryShape rotary_shape(const Layer& l, const Steps& steps) {
   const ModelConfig& c = l.config();
   const u32 size = c.head_size(l.number());
   const Rope rope = c.rope(l.number());
+  const bool tiled = l.c.graph.batch.tiled();
   RotaryShape shape = {.rows = rows_of(l.c),
-                       .tokens = l.c.graph.batch.tokens,
+                       .tokens = tiled ? rows_of(l.c) : l.c.graph.batch.tokens,
+                       .first_token = l.c.tile.first_token,
                        .heads = c.attention.heads,
                        .kv_heads = c.kv_heads(l.number()),
                        .head_size = size,
@@ -261,13 +278,29 @@ void share_key_gradients(const LayerGradients& s, Values dqkv) {
   l.c.kernels.copy_columns(copy);
 }
 
-void forward(const Layer& l, const MixerForward& m) {
-  const Places to = places_of(l, m);
+// q, k and v; k and v also to the past.
+void project(const Layer& l, const MixerForward& m, const Places& to) {
   product(l, qkv_product(l), m.norm, to.qkv);
   if (turns_first(l)) l.c.kernels.rotary(rotary_of(l, {m.starts, m.holes}, turn_alone, to.qkv, to.qkv));
   rotate(l, {m.starts, m.holes}, to.qkv, to.rotated, to.spare);
   share_keys(l, m.read_keys, m.write_keys, to.rotated);
-  l.c.kernels.attention({.shape = *shape_of(l.c.graph, l.number()),
+  if (!m.past) return;
+  const KeyColumns columns(l);
+  l.c.kernels.copy_columns({.rows = rows_of(l.c),
+                            .columns = columns.count,
+                            .x = to.rotated.at(columns.begin),
+                            .x_stride = columns.stride,
+                            .y = m.past.at(u64{l.c.tile.first_token} * columns.count),
+                            .y_stride = columns.count});
+}
+
+void add_to_past(const Layer& l, const MixerForward& m) { project(l, m, places_of(l, m)); }
+
+void forward(const Layer& l, const MixerForward& m) {
+  const Places to = places_of(l, m);
+  project(l, m, to);
+  l.c.kernels.attention({.shape = shape_of(l),
+                         .tile = tile_of(l, m.past),
                          .qkv = to.rotated,
                          .out = to.attention,
                          .lse = to.lse,
@@ -284,6 +317,19 @@ void restore(const LayerGradients& s) {
   rotate(s.layer, {s.b.batch.starts, s.b.batch.holes}, inside_of(s.layer, s.inside.mixer).qkv, frame.rotary,
          frame.narrow);
   share_keys(s.layer, s.b.shared_keys, {}, frame.rotary);
+}
+
+// Gradients of the tile's k and v, of which all later tiles have added their share.
+void take_past_gradients(const LayerGradients& s, Values dqkv) {
+  if (s.frame.past_grad == nullptr) return;
+  const KeyColumns columns(s.layer);
+  float* const grad = s.frame.past_grad + u64{s.layer.c.tile.first_token} * columns.count;
+  s.layer.c.kernels.copy_columns({.rows = rows_of(s.layer.c),
+                                  .columns = columns.count,
+                                  .x = grad,
+                                  .x_stride = columns.count,
+                                  .y = dqkv.at(columns.begin),
+                                  .y_stride = columns.stride});
 }
 
 // frame.narrow: gradient of attention's output, from the gradient of the mixer's output. With gates, their
@@ -309,12 +355,14 @@ void backward(const LayerGradients& s, ConstValues dout) {
   const BackwardFrame frame = backward_frame_of(l, s.b.workspace);
   out_gradient(s, in, frame, dout);
   const Values dqkv = frame.wide;
-  l.c.kernels.attention_backward({.shape = *shape_of(l.c.graph, l.number()),
+  l.c.kernels.attention_backward({.shape = shape_of(l),
+                                  .tile = tile_of(l, s.frame.past),
                                   .qkv = has_rotary_frame(l) ? frame.rotary : in.qkv,
                                   .out = in.attention,
                                   .lse = in.lse,
                                   .dout = frame.narrow,
                                   .dqkv = dqkv,
+                                  .dpast = s.frame.past_grad,
                                   .starts = s.b.batch.starts,
                                   .holes = s.b.batch.holes,
                                   .dropout = dropout_of_weights(l),
@@ -323,6 +371,7 @@ void backward(const LayerGradients& s, ConstValues dout) {
                                   .dsinks = s[Role::sinks],
                                   .accumulate = s.b.accumulate});
   const Values dproduct = l.config().product_is_qkv(l.number()) ? dqkv : frame.dproduct;
+  take_past_gradients(s, dqkv);
   share_key_gradients(s, dqkv);
   rotary_gradient(s, frame, in.qkv, dqkv, dproduct);
   recompute_input_norm(s);
@@ -335,9 +384,11 @@ void backward(const LayerGradients& s, ConstValues dout) {
 const Mixer row = {.tensors = add_tensors,
                    .attention = shape_of,
                    .inside_always = false,
+                   .past_columns = past_columns,
                    .inside_bytes = inside_bytes,
                    .forward_frame = take_forward,
                    .backward_frame = take_backward,
+                   .add_to_past = add_to_past,
                    .forward = forward,
                    .restore = restore,
                    .backward = backward};

@@ -36,7 +36,7 @@ void norm(const Layer& l, const Part& part, Values x, Values y, float* rstd) {
 bool has_whole_norms(const Layer& l) { return l.config().qk_norm() == QkNormKind::whole; }
 
 u64 whole_norm_partials(const ModelGraph& g) {
-  return rms_norm_partials(g.batch.rows(), g.config.query_width());
+  return rms_norm_partials(g.batch.tile_rows(), g.config.query_width());
 }
 
 void whole_norms(const Layer& l, const WholeNorms& n) {

@@ -26,6 +26,7 @@ void backward(const LayerGradients& s, const MlpBackward& m) {
 
 }  // namespace
 
-const Mlp row = {.tensors = add_tensors, .widths = widths, .forward = forward, .backward = backward};
+const Mlp row = {
+    .tiles = false, .tensors = add_tensors, .widths = widths, .forward = forward, .backward = backward};
 
 }  // namespace tidepool::branches

@@ -143,7 +143,8 @@ void backward(const LayerGradients& s, const MlpBackward& m) {
 
 }  // namespace
 
-const Mlp row = {.tensors = add_tensors,
+const Mlp row = {.tiles = false,
+                 .tensors = add_tensors,
                  .widths = widths,
                  .forward = forward,
                  .recompute = recompute,

@@ -1,0 +1,59 @@
+// Calls of a block's code tile by tile (BatchShape::tile_tokens). What a block's code sees of a tile are the
+// same arguments, with arrays that begin with the tile's first row.
+#pragma once
+
+#include "base/check.h"
+#include "model/block_calls.h"
+
+namespace tidepool {
+
+inline BlockContext with_tile(const BlockContext& c, const RowTile& tile) {
+  CHECK(tile.number < row_tiles_max, tile.number);
+  BlockContext out = c;
+  out.tile = tile;
+  return out;
+}
+
+inline BlockForward part_of(const BlockContext& tile, BlockForward f) {
+  const u64 row = tile.tile.first_row, elements = row * tile.graph.config.width;
+  CHECK(f.kept == nullptr, tile.block);
+  f.batch = f.batch.from_row(row, tile.graph.batch.distribution_numbers);
+  f.input = f.input.at(elements);
+  f.output = f.output.at(elements);
+  if (f.head.outputs != nullptr) f.head.outputs += row * tile.graph.objective.outputs();
+  return f;
+}
+
+// `first`: no tile before it has added to the accumulators.
+inline BlockBackward part_of(const BlockContext& tile, BlockBackward b, bool first) {
+  const u64 row = tile.tile.first_row, elements = row * tile.graph.config.width;
+  CHECK(b.kept == nullptr, tile.block);
+  b.batch = b.batch.from_row(row, tile.graph.batch.distribution_numbers);
+  b.input = b.input.at(elements);
+  b.grad = b.grad.at(elements);
+  b.accumulate |= !first;
+  return b;
+}
+
+// Calls fn(context, arguments) for all tiles: forward in order, backward from the last to the first, which is
+// the order in which their gradients are added. A micro-batch that is not cut is one call.
+template <class Fn>
+void for_tiles(const BlockContext& c, const BlockForward& f, Fn fn) {
+  const BatchShape& batch = c.graph.batch;
+  if (!batch.tiled()) return fn(c, f);
+  for (u32 t = 0; t < batch.tiles(); ++t) {
+    const BlockContext tile = with_tile(c, batch.tile(t));
+    fn(tile, part_of(tile, f));
+  }
+}
+template <class Fn>
+void for_tiles(const BlockContext& c, const BlockBackward& b, Fn fn) {
+  const BatchShape& batch = c.graph.batch;
+  if (!batch.tiled()) return fn(c, b);
+  for (u32 t = batch.tiles(); t-- > 0;) {
+    const BlockContext tile = with_tile(c, batch.tile(t));
+    fn(tile, part_of(tile, b, t + 1 == batch.tiles()));
+  }
+}
+
+}  // namespace tidepool
