@@ -33,24 +33,24 @@ ChunkId add_whole(Layout& layout, const Chunk& chunk, u32 m) {
   return add_each(layout, chunk, m, layout.replicas);
 }
 
-ChunkId add_stream(Layout& layout, const ModelGraph& graph, u32 s, u32 m) {
+ChunkId add_stream(Layout& layout, const ModelGraph& graph, u32 s, u32 u) {
   const Stream& stream = graph.streams[s];
   return add_whole(layout, {.kind = stream.kind, .stream = s, .block = stream.block, .bytes = stream.bytes},
-                   m);
+                   u);
 }
 
 void add_streams(Layout& layout, const ModelGraph& graph) {
-  const u32 micro_batches = layout.micro_batches, streams = static_cast<u32>(graph.streams.size());
-  layout.streams.assign(u64{streams} * micro_batches, ChunkId{none});
+  const u32 streams = static_cast<u32>(graph.streams.size());
+  layout.streams.assign(u64{streams} * layout.units, ChunkId{none});
   for (u32 s = 0; s < streams; ++s)
-    for (u32 m = 0; m < micro_batches && !is_gradient_stream(graph.streams[s].kind); ++m)
-      layout.streams[u64{s} * micro_batches + m] = add_stream(layout, graph, s, m);
+    for (u32 u = 0; u < layout.units && !is_gradient_stream(graph.streams[s].kind); ++u)
+      layout.streams[u64{s} * layout.units + u] = add_stream(layout, graph, s, u);
 }
 
-void add_gradient_streams(Layout& layout, const ModelGraph& graph, u32 m) {
+void add_gradient_streams(Layout& layout, const ModelGraph& graph, u32 u) {
   for (u32 s = 0; s < graph.streams.size(); ++s)
     if (is_gradient_stream(graph.streams[s].kind))
-      layout.streams[u64{s} * layout.micro_batches + m] = add_stream(layout, graph, s, m);
+      layout.streams[u64{s} * layout.units + u] = add_stream(layout, graph, s, u);
 }
 
 // Size of equal cuts near the target, on the alignment of cuts. The number of cuts is a multiple of the
@@ -255,6 +255,7 @@ Layout make_layout(const ModelGraph& graph, const LayoutOptions& options) {
                 .state_slots = graph.state_slots,
                 .target_elements = options.target_elements,
                 .micro_batches = options.micro_batches,
+                .units = options.micro_batches * graph.batch.pieces(),
                 .devices = options.devices,
                 .replicas = replicas_of(options.parallel, options.devices),
                 .nodes = options.nodes,
@@ -266,20 +267,23 @@ Layout make_layout(const ModelGraph& graph, const LayoutOptions& options) {
   for (u32 w = 0; w < graph.windows.size(); ++w) add_window(layout, graph, w, owners);
   add_streams(layout, graph);
   for (u32 b = 0; b < graph.blocks.size() && layout.trains; ++b)
-    for (u32 m = 0; m < options.micro_batches; ++m) {
+    for (u32 u = 0; u < layout.units; ++u) {
       const Bytes kept = graph.blocks[b].kept;
       layout.kept.push_back(kept.value == 0
                                 ? ChunkId{none}
-                                : add_whole(layout, {.kind = Kind::kept, .block = b, .bytes = kept}, m));
+                                : add_whole(layout, {.kind = Kind::kept, .block = b, .bytes = kept}, u));
     }
   for (u32 m = 0; m < options.micro_batches; ++m) {
-    if (layout.trains) add_gradient_streams(layout, graph, m);
+    for (u32 piece = 0; piece < graph.batch.pieces() && layout.trains; ++piece)
+      add_gradient_streams(layout, graph, m * graph.batch.pieces() + piece);
     layout.batch.push_back(add_whole(layout, {.kind = Kind::batch, .bytes = graph.batch_bytes}, m));
   }
   const Bytes rows = lookup_bytes(layout.lookup, layout.precision);
   for (u32 m = 0; m < options.micro_batches && layout.lookup.on(); ++m)
     layout.rows.push_back(add_whole(layout, {.kind = Kind::rows, .bytes = rows}, m));
   const u32 devices = layout.devices;
+  if (const Bytes past = largest_past(graph); past.value > 0)
+    layout.past = add_each(layout, {.kind = Kind::past, .bytes = past}, 0, devices);
   layout.workspace =
       add_each(layout, {.kind = Kind::workspace, .bytes = largest_workspace(graph)}, 0, devices);
   layout.scalars = add_each(layout, {.kind = Kind::scalars, .bytes = scalars_bytes()}, 0, devices);

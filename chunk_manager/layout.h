@@ -62,6 +62,7 @@ struct Layout {
   StateSlots state_slots;
   u64 target_elements = 0;
   u32 micro_batches = 1;
+  u32 units = 1;  // pieces of these micro-batches
   u32 devices = 1, replicas = 1;
   u32 nodes = 1, node = 0;
   bool updates_wait = true;
@@ -69,16 +70,18 @@ struct Layout {
   Lookup lookup;
   std::vector<Chunk> chunks;
   std::vector<WindowChunks> windows;
-  // Ids for replica 0; replica r's id is r higher. m counts a replica's micro-batches of one sweep.
-  std::vector<ChunkId> streams;    // [stream * micro_batches + m]; gradients in training only
-  std::vector<ChunkId> kept;       // [block * micro_batches + m], valid where Block::kept > 0; training
+  // Ids for replica 0; replica r's id is r higher. m counts a replica's micro-batches of one sweep, u their
+  // pieces.
+  std::vector<ChunkId> streams;    // [stream * units + u]; gradients in training only
+  std::vector<ChunkId> kept;       // [block * units + u], valid where Block::kept > 0; training
   std::vector<ChunkId> batch;      // [m]
   std::vector<ChunkId> rows;       // [m], with a table that is looked up
   ChunkId workspace{}, scalars{};  // of device 0; device d's id is d higher
+  ChunkId past{none};              // likewise; none: no block has a past
   ChunkId node_scalars{};  // several nodes: those of node 0; each node has one, and its own is not used
 
   const Chunk& chunk(ChunkId id) const { return chunks[index(id)]; }
-  ChunkId stream(u32 stream, u32 m) const { return streams[u64{stream} * micro_batches + m]; }
+  ChunkId stream(u32 stream, u32 u) const { return streams[u64{stream} * units + u]; }
   Bytes bytes(ChunkId first, u32 count) const;
   // Bytes of the largest shard of a kind of a window. `first`: the kind's first chunk.
   Bytes shard_bytes(ChunkId first) const;

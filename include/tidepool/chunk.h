@@ -45,12 +45,13 @@ enum class Kind : u8 {
   shared_keys_grad,
   layer_inputs_grad,
   kept,  // inside of a block, kept instead of recomputed; one per (block, micro-batch)
+  past,  // what the pieces of a micro-batch hand to later pieces within a block's pass (Block::past)
   workspace,
   batch,    // the arrays of BatchShape::arrays(); one per micro-batch of a sweep
   rows,     // rows of a table that a micro-batch's tokens look up, and their count (Lookup)
   scalars,  // loss, norm partials, clip factor, flags: values that ops read and write
 };
-inline constexpr u32 kind_count = 24 + state_slots_max;
+inline constexpr u32 kind_count = 25 + state_slots_max;
 
 constexpr Kind state_kind(u32 slot) { return static_cast<Kind>(static_cast<u32>(Kind::state) + slot); }
 constexpr bool is_slot(Kind kind) { return kind >= Kind::state && kind < Kind::activation; }
@@ -59,7 +60,7 @@ constexpr u32 slot_of(Kind kind) { return static_cast<u32>(kind) - static_cast<u
 
 // StateSlots::name() has the names of slots.
 constexpr std::string_view name(Kind kind) {
-  constexpr std::array<std::string_view, 24> names = {"param",
+  constexpr std::array<std::string_view, 25> names = {"param",
                                                       "grad",
                                                       "grad_accum",
                                                       "grad_part",
@@ -79,6 +80,7 @@ constexpr std::string_view name(Kind kind) {
                                                       "shared_keys_grad",
                                                       "layer_inputs_grad",
                                                       "kept",
+                                                      "past",
                                                       "workspace",
                                                       "batch",
                                                       "rows",
@@ -126,8 +128,9 @@ struct Chunk {
   u16 owner = 0;      // kinds with parameters: the node that updates the cut
   u8 rule = 0;        // kinds with parameters: the number of the rule that updates the cut
   // grad_accum: number of the use, then uses + use * replicas + replica. Streams, kept, batch, rows:
-  // micro-batch within the sweep, times replicas, plus the replica. workspace: the device. scalars: the
-  // device, then devices + node for those of other nodes. grad_part: use * nodes + node.
+  // micro-batch within the sweep, times replicas, plus the replica; of streams and kept, of micro-batches
+  // that are cut: piece within the sweep. past, workspace: the device. scalars: the device, then devices +
+  // node for those of other nodes. grad_part: use * nodes + node.
   u32 instance = 0;
   u32 stream = none;      // streams only
   u32 block = none;       // streams: Stream::block. kept: the block whose inside it is

@@ -88,7 +88,7 @@ enum class BlockKind : u8 { embedding, layer_inputs, layer, attention, experts, 
 // it begins new content; blocks that read and write it change it in place; the last user ends it.
 struct Stream {
   Kind kind{};
-  Bytes bytes{};     // of one micro-batch
+  Bytes bytes{};     // of one micro-batch, or a piece of it
   u32 block = none;  // the block that it enters, if it is made once in a micro-batch; names it
 
   bool operator==(const Stream&) const = default;
@@ -112,13 +112,23 @@ struct Block {
   Bytes forward_workspace{};
   Bytes backward_workspace{};  // with recompute; without recompute it is never more
   Bytes unpacked{};            // first part of both workspaces: packed windows, unpacked
+  // If a micro-batch is cut into tiles: what a layer's tiles hand to later tiles of their sequence, of one
+  // micro-batch, and behind it the gradients of that. 0: nothing. Before the backward of its first piece, a
+  // block with a past makes it again: an op of its own for each piece (OpKind::recall).
+  Bytes past{}, past_grad{};
   // Kernels of one micro-batch, in order. The flops below are their sums.
   std::vector<KernelCost> forward_kernels;
   std::vector<KernelCost> backward_kernels;   // without recompute
   std::vector<KernelCost> recompute_kernels;  // run by backward in addition, if the inside was not kept
+  std::vector<KernelCost> recall_kernels;     // run before backward, with a past
+  // What each piece takes of the time of a micro-batch, all together 1; empty: there is one piece.
+  std::vector<double> piece_shares;
   u64 forward_flops = 0;
   u64 backward_flops = 0;
   u64 recompute_flops = 0;
+  u64 recall_flops = 0;
+
+  double share_of(u32 piece) const { return piece_shares.empty() ? 1 : piece_shares[piece]; }
 
   bool operator==(const Block&) const = default;
 };
@@ -137,6 +147,13 @@ struct RowTile {
   bool operator==(const RowTile&) const = default;
 };
 
+// RowPiece is a run of tiles that one op computes.
+struct RowPiece {
+  u32 number = 0;
+  u32 first_tile = 0, end_tile = 0;
+  u64 first_row = 0, rows = 0;
+};
+
 // Every micro-batch has this shape; empty places have padding_target.
 struct BatchShape {
   u32 sequences = 1;  // B
@@ -148,6 +165,7 @@ struct BatchShape {
   // Sequences that are longer are computed in tiles of so many tokens; 0: whole. Sums over rows are sums of
   // tiles, so bits depend on it. build_model() makes it 0 for models whose layers need whole sequences.
   u32 tile_tokens = 0;
+  u32 piece_tiles = 0;  // tiles of an op, on which no bit depends; 0: all of a micro-batch
   // The following are build_model()'s.
   bool second_table = false;  // two embeddings read tokens (LayerInputs), each its own array
   bool units = false;         // documents are units of sequences
@@ -169,6 +187,19 @@ struct BatchShape {
             .first_token = first,
             .first_row = u64{sequence} * tokens + first,
             .rows = std::min(tile_tokens, tokens - first)};
+  }
+  u32 tiles_of_piece() const { return piece_tiles == 0 ? tiles() : std::min(piece_tiles, tiles()); }
+  u32 pieces() const { return static_cast<u32>(div_up(tiles(), tiles_of_piece())); }
+  // Most rows of a piece.
+  u64 piece_rows() const { return std::min(rows(), tiles_of_piece() * tile_rows()); }
+  RowPiece piece(u32 number) const {
+    const u32 begin = number * tiles_of_piece(), end = std::min(tiles(), begin + tiles_of_piece());
+    const RowTile first = tile(begin), last = tile(end - 1);
+    return {.number = number,
+            .first_tile = begin,
+            .end_tile = end,
+            .first_row = first.first_row,
+            .rows = last.first_row + last.rows - first.first_row};
   }
   BatchList arrays() const {
     BatchList list = {BatchArray::tokens, BatchArray::targets};
@@ -211,10 +242,10 @@ struct ModelGraph {
   std::vector<Block> blocks;  // embedding, layers, head
   std::vector<Stream> streams;
   std::vector<MatrixCost> matrix_costs;  // of all shapes that streamed rules update
-  Bytes boundary{};                      // one micro-batch's activation between blocks: [B, T, H]
-  Bytes batch_bytes{};                   // all arrays of one micro-batch
-  u64 parameters = 0;                    // tied tensors counted once, no padding
-  u64 active_parameters = 0;             // of these, used by one token: of E experts k
+  Bytes boundary{};           // a piece's activation between blocks: [B, T, H] of a whole micro-batch
+  Bytes batch_bytes{};        // all arrays of one micro-batch
+  u64 parameters = 0;         // tied tensors counted once, no padding
+  u64 active_parameters = 0;  // of these, used by one token: of E experts k
   // 6 N + 12 L H Q T, without recompute. Frozen parameters count 4 instead of 6: they have no weight
   // gradient. N are the active parameters without an embedding that is only looked up (untied).
   u64 flops_per_token = 0;
@@ -308,6 +339,14 @@ inline Bytes largest_workspace(const ModelGraph& graph) {
     most = std::max({most, block.forward_workspace, trains(graph) ? block.backward_workspace : Bytes{0}});
   for (const MatrixCost& matrix : graph.matrix_costs)
     if (trains(graph)) most = std::max(most, matrix.workspace);
+  return most;
+}
+
+// RETURNS: the most that an op of the model hands to later pieces.
+inline Bytes largest_past(const ModelGraph& graph) {
+  Bytes most{};
+  for (const Block& block : graph.blocks)
+    most = std::max(most, block.past + (trains(graph) ? block.past_grad : Bytes{0}));
   return most;
 }
 

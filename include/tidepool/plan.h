@@ -93,15 +93,22 @@ enum class OpKind : u8 {
   commit,  // disk_write: makes the state on disk durable as a whole: a killed run resumes from it
   // Only with a table that is looked up (Lookup).
   lookup,  // host: fills `rows` with the rows of a micro-batch's tokens, from the table's home
+  // Only with micro-batches that are cut into tiles.
+  recall,  // compute: one block, one piece: makes what its tokens hand to later ones again, before the
+           // backward
 };
-inline constexpr u32 op_kind_count = 19;
+inline constexpr u32 op_kind_count = 20;
 
 constexpr std::string_view name(OpKind kind) {
   constexpr std::array<std::string_view, op_kind_count> names = {
       "load_batch",    "forward", "backward", "gradient", "norm",       "update",         "direction",
       "orthogonalize", "copy",    "read",     "write",    "all_gather", "reduce_scatter", "combine",
-      "pack",          "send",    "receive",  "commit",   "lookup"};
+      "pack",          "send",    "receive",  "commit",   "lookup",     "recall"};
   return names[static_cast<u32>(kind)];
+}
+// True if the op is of one piece of a micro-batch.
+constexpr bool is_of_piece(OpKind kind) {
+  return kind == OpKind::forward || kind == OpKind::recall || kind == OpKind::backward;
 }
 // True if the op moves content without changing it.
 constexpr bool is_movement(OpKind kind) {
@@ -124,11 +131,12 @@ constexpr bool is_collective(OpKind kind) {
 //   lookup              rows (write)
 //   forward             batch (if reads_batch()), params by block.windows (rows in the place of a window
 //                       that is looked up), streams by
-//                       block.forward_streams, kept?, workspace, scalars (head)
+//                       block.forward_streams, kept?, past?, workspace, scalars (head)
 //   backward            batch (if reads_batch()), params by block.windows (not embedding: its
 //                       backward needs none), streams by block.backward_streams (kept? stands before
-//                       the gradients among them), grad_accum by block.windows, workspace,
+//                       the gradients among them), grad_accum by block.windows, past?, workspace,
 //                       scalars (head). An accumulator with Access::write is overwritten, not added to
+//   recall              as backward, without kept, gradients and accumulators
 //   gradient            grad_accum by use, grad (not in fp32), scalars
 //   combine             by use, and for each use by node: grad_accum of this node, which becomes the sum,
 //                       grad_part of others, which are used up; grad (not in fp32), scalars
@@ -162,6 +170,7 @@ struct Op {
   LaneId lane;
   u32 block = none;
   u32 micro_batch = none;  // number within the whole step, ascending through the sweeps
+  u32 piece = 0;           // forward, recall, backward: of the micro-batch (BatchShape::piece())
   u32 window = none;       // gradient, update
   u32 cut = none;          // update, direction, orthogonalize: the cut whose chunk set is updated
   u16 peer = 0;            // send: the node that receives. receive: the node that sends
@@ -268,6 +277,7 @@ struct Plan {
   StateSlots state_slots;
   u32 micro_batches = 1;  // per step, of all nodes together
   u32 sweeps = 1;
+  u32 pieces = 1;   // of a micro-batch: ops of a block's pass over it
   u32 devices = 1;  // of each node
   Parallel parallel = Parallel::data;
   u32 nodes = 1;  // micro-batches are dealt to the replicas of all nodes in turn

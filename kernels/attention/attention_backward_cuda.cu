@@ -53,7 +53,7 @@ __global__ void attention_sinks_kernel(AttentionBackwardArguments<T> op, u32 seq
   float sum = 0;
   for (u32 sequence = 0; sequence < sequences; ++sequence) {
     const DeviceHead head = {op.sizes, sequence * op.sizes.heads + of_sequence};
-    for (u32 row = threadIdx.x; row < op.sizes.tokens; row += blockDim.x) {
+    for (u32 row = op.sizes.first + threadIdx.x; row < op.sizes.tokens; row += blockDim.x) {
       const RowStatistics of_row = row_statistics(op, head, row);
       sum = fmaf(-exp2_fast(sink_log2 - of_row.lse2), of_row.delta, sum);
     }
@@ -70,11 +70,18 @@ void make_dsinks(const AttentionBackward& op, cudaStream_t stream) {
                                     op.dsinks, op.accumulate);
 }
 
+// The shape with the keys that a tile sees as its tokens.
+AttentionShape key_shape(const AttentionBackward& op) {
+  AttentionShape shape = op.shape;
+  shape.tokens += op.tile.first;
+  return shape;
+}
+
 template <class Mma, u32 size, bool dropout, bool rare>
 void backward_tensor(const AttentionBackward& op, cudaStream_t stream) {
   const auto arguments = backward_arguments<typename Mma::Half>(op);
   launch<attention_backward_keys_tensor<Mma, size, dropout, rare>>(
-      attention_backward_keys_launch(op.shape, Mma::units), stream, arguments);
+      attention_backward_keys_launch(key_shape(op), Mma::units), stream, arguments);
   launch<attention_backward_queries_tensor<Mma, size, dropout, rare>>(
       attention_backward_queries_launch(op.shape, Mma::units), stream, arguments);
 }
@@ -91,7 +98,7 @@ void backward_fma(const AttentionBackward& op, cudaStream_t stream) {
   for_fma_lanes(op.shape, [&](auto lanes) {
     constexpr u32 count = decltype(lanes)::value;
     launch<attention_backward_keys_fma<T, count>>(
-        attention_backward_keys_launch(op.shape, AttentionUnits::fma), stream, arguments);
+        attention_backward_keys_launch(key_shape(op), AttentionUnits::fma), stream, arguments);
     launch<attention_backward_queries_fma<T, count>>(
         attention_backward_queries_launch(op.shape, AttentionUnits::fma), stream, arguments);
   });

@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
     DeviceHead head = {op.sizes, blockIdx.x / Tile::parts / blocks * op.sizes.group};
     const u32 last_head = head.head + op.sizes.group - 1;
     // longest blocks first: the first keys are seen by most queries
-    const u32 block_key = block * Tile::rows;
+    const u32 block_key = block * Tile::rows, first_query = max(block_key, op.sizes.first);
     const u32 warp_key = block_key + 16 * warp_index(), key = warp_key + Mma::row();
     const float scale_log2 = op.sizes.scale_log2;
     const bool bounded = op.starts != nullptr || op.sizes.window != 0;
@@ -96,31 +96,31 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
         tiles + 2 * Tile::stages * tile_elements);  // [stages, lse and delta and start, step]
     const auto start_loading = [&](u32 stage, const DeviceHead& of, u32 query) {
       Half* to = tiles + stage * 2 * tile_elements;
-      load_tile<size, step, Tile::threads>(to, of.qkv(op.qkv, 0, query));
+      load_tile<size, step, Tile::threads>(to, of.queries(op.qkv, query));
       load_tile<size, step, Tile::threads>(to + tile_elements, of.out(op.dout, query));
       if (threadIdx.x < step) {  // rows past the end are zero, like their q and dout, and add nothing
         const u32 row = query + threadIdx.x;
         float* mine = statistics + stage * 3 * step + threadIdx.x;
         async_copy_4(mine, op.lse + of.lse(row), row < tokens);
-        async_copy_4(mine + step, of.qkv(op.dqkv, 0, row).first, row < tokens);  // address of delta
+        async_copy_4(mine + step, of.queries(op.dqkv, row).first, row < tokens);  // address of delta
         if (op.starts != nullptr) {
-          async_copy_4(mine + 2 * step, op.starts + of.first_row() + min(row, tokens - 1));
+          async_copy_4(mine + 2 * step, op.starts + of.of_row(min(row, tokens - 1)));
         }
       }
       async_copy_commit();
     };
 
     if constexpr (Tile::own == OwnRowsLie::in_shared) {
-      load_tile<size, Tile::rows, Tile::threads>(own_tiles, head.qkv(op.qkv, 1, block_key));
+      load_tile<size, Tile::rows, Tile::threads>(own_tiles, head.keys(op.keys, block_key));
       load_tile<size, Tile::rows, Tile::threads>(own_tiles + Tile::own_elements,
-                                                 head.qkv(op.qkv, 2, block_key));
+                                                 head.values(op.keys, block_key));
     }
-    start_loading(0, head, block_key);
-    const OwnRows<Mma, size, Tile::own> k(head.qkv(op.qkv, 1, warp_key), own_tiles);
-    const OwnRows<Mma, size, Tile::own> v(head.qkv(op.qkv, 2, warp_key), own_tiles + Tile::own_elements);
+    start_loading(0, head, first_query);
+    const OwnRows<Mma, size, Tile::own> k(head.keys(op.keys, warp_key), own_tiles);
+    const OwnRows<Mma, size, Tile::own> v(head.values(op.keys, warp_key), own_tiles + Tile::own_elements);
     float dk[outputs][4] = {}, dv[outputs][4] = {};
 
-    u32 query = block_key;
+    u32 query = first_query;
     for (u32 stage = 0;; stage = Tile::after(stage)) {
       async_copy_wait<0>();
       __syncthreads();  // this stage is filled; no thread reads the other stage any more
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
       u32 next_query = query + step;
       if (next_query >= tokens || head.start(op.starts, next_query) >= block_key + Tile::rows) {
         ++next_head.head;
-        next_query = block_key;
+        next_query = first_query;
       }
       const bool more = next_head.head <= last_head;
       if (more && Tile::stages > 1) start_loading(Tile::after(stage), next_head, next_query);
@@ -195,8 +195,13 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
 
     const float k_factor[2] = {op.sizes.scale, op.sizes.scale},
                 v_factor[2] = {op.dropout.scale, op.dropout.scale};
-    store_product<Mma>(head.qkv(op.dqkv, 1, warp_key), dk, k_factor, part * outputs);
-    store_product<Mma>(head.qkv(op.dqkv, 2, warp_key), dv, v_factor, part * outputs);
+    if (op.dpast != nullptr) {
+      add_to_rows<Mma>(head.keys(op.dpast, warp_key), dk, k_factor, part * outputs);
+      add_to_rows<Mma>(head.values(op.dpast, warp_key), dv, v_factor, part * outputs);
+    } else {
+      store_product<Mma>(head.keys(op.dqkv, warp_key), dk, k_factor, part * outputs);
+      store_product<Mma>(head.values(op.dqkv, warp_key), dv, v_factor, part * outputs);
+    }
   }
 }
 
@@ -210,9 +215,10 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
     using Tile = AttentionBackwardTile<size, Mma::units>;
     constexpr u32 step = Tile::step, batch = Tile::key_batch;
     constexpr u32 tile_elements = step * AttentionTileRow<size>::elements;
-    const u32 tokens = op.sizes.tokens, blocks = (tokens + Tile::rows - 1) / Tile::rows;
+    const u32 first = op.sizes.first, tokens = op.sizes.tokens;
+    const u32 blocks = (tokens - first + Tile::rows - 1) / Tile::rows;
     const DeviceHead head = {op.sizes, blockIdx.x / blocks};
-    const u32 block_query = (blocks - 1 - blockIdx.x % blocks) * Tile::rows;
+    const u32 block_query = first + (blocks - 1 - blockIdx.x % blocks) * Tile::rows;
     const u32 warp_query = block_query + 16 * warp_index(), query = warp_query + Mma::row();
     const float scale_log2 = op.sizes.scale_log2;
 
@@ -220,8 +226,8 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
     Half* tiles = own_tiles + 2 * Tile::own_elements;  // [stages, k and v]
     const auto start_loading = [&](u32 stage, u32 key) {
       Half* to = tiles + stage * 2 * tile_elements;
-      load_tile<size, step, Tile::threads>(to, head.qkv(op.qkv, 1, key));
-      load_tile<size, step, Tile::threads>(to + tile_elements, head.qkv(op.qkv, 2, key));
+      load_tile<size, step, Tile::threads>(to, head.keys(op.keys, key));
+      load_tile<size, step, Tile::threads>(to + tile_elements, head.values(op.keys, key));
       async_copy_commit();
     };
 
@@ -230,12 +236,12 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
     const u32 warp_start = head.start(op.starts, warp_query);
     const u32 warp_last_start = head.start(op.starts, warp_query + 15);
     if constexpr (Tile::own == OwnRowsLie::in_shared) {
-      load_tile<size, Tile::rows, Tile::threads>(own_tiles, head.qkv(op.qkv, 0, block_query));
+      load_tile<size, Tile::rows, Tile::threads>(own_tiles, head.queries(op.qkv, block_query));
       load_tile<size, Tile::rows, Tile::threads>(own_tiles + Tile::own_elements,
                                                  head.out(op.dout, block_query));
     }
     start_loading(0, key_begin);
-    const OwnRows<Mma, size, Tile::own> q(head.qkv(op.qkv, 0, warp_query), own_tiles);
+    const OwnRows<Mma, size, Tile::own> q(head.queries(op.qkv, warp_query), own_tiles);
     const OwnRows<Mma, size, Tile::own> dout(head.out(op.dout, warp_query), own_tiles + Tile::own_elements);
     const RowStatistics rows[2] = {row_statistics(op, head, query),
                                    row_statistics(op, head, query + Mma::row_step)};
@@ -288,7 +294,7 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
 
     __syncwarp();  // every lane has read its rows' delta, which dq will overwrite
     const float factor[2] = {op.sizes.scale, op.sizes.scale};
-    store_product<Mma>(head.qkv(op.dqkv, 0, warp_query), dq, factor);
+    store_product<Mma>(head.queries(op.dqkv, warp_query), dq, factor);
   }
 }
 

@@ -6,7 +6,7 @@ namespace tidepool::cuda {
 
 void check_attention(const AttentionShape& s, AttentionUnits units, const AttentionTile& tile,
                      std::initializer_list<ConstValues> arrays) {
-  CHECK(!tile.past, tile.first);
+  CHECK(!tile.past || s.sequences == 1, s.sequences);
   CHECK(s.head_size >= 1 && attention_width(s) <= attention_head_size_max, s.head_size, s.value_size);
   // delta lies at the place of a head's dq; where there is none, it must be one product.
   CHECK(s.head_size > 1 || s.value_head_size() == 1, s.value_size);

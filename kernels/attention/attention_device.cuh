@@ -14,9 +14,11 @@ inline constexpr float log2_of_e = 1.4426950408889634f;
 
 // A kernel's sizes, with values that would cost a division or a root in each thread.
 struct AttentionSizes {
-  u32 tokens, heads, head_size, value_size;
+  u32 first, tokens;  // queries are of tokens [first, tokens), keys of [0, tokens)
+  u32 heads, head_size, value_size;
   u32 group;  // query heads that read one kv head
   u32 query_columns, key_columns, qkv_columns, out_columns;
+  u32 key_stride, keys_begin;  // of the array with k and v: from row to row, and to k's first column
   u32 window;                  // 0: no limit
   float scale, scale_log2;     // factor on scores; the same times log2(e)
   float raw_cap, inverse_cap;  // AttentionShape::raw_cap(), and 1 over it; 0: none
@@ -33,6 +35,7 @@ template <class T>
 struct AttentionForwardArguments {
   AttentionSizes sizes;
   const T* qkv;
+  const T* keys;  // the array with k and v: qkv, or a tile's past
   T* out;
   float* lse;
   const i32* starts;
@@ -45,10 +48,12 @@ template <class T>
 struct AttentionBackwardArguments {
   AttentionSizes sizes;
   const T* qkv;
+  const T* keys;  // the array with k and v: qkv, or a tile's past
   const T* out;
   const float* lse;
   const T* dout;
   T* dqkv;
+  float* dpast;  // of a tile: what dk and dv are added to; else null
   const i32* starts;
   const KeyHole* holes;  // or null
   DropoutRow dropout;
@@ -69,10 +74,15 @@ struct DeviceHead {
   AttentionSizes sizes;
   u32 head;
 
-  __device__ __forceinline__ u64 first_row() const { return u64{head / sizes.heads} * sizes.tokens; }
+  // Rows are tokens of the sequence. A tile's queries are the only rows of its arrays.
+  __device__ __forceinline__ u64 of_row(u32 row) const {
+    return u64{head / sizes.heads} * (sizes.tokens - sizes.first) + row - sizes.first;
+  }
   __device__ __forceinline__ u32 of_sequence() const { return head % sizes.heads; }
   __device__ __forceinline__ u32 kv_head() const { return of_sequence() / sizes.group; }
-  __device__ __forceinline__ u64 lse(u32 row) const { return u64{head} * sizes.tokens + row; }
+  __device__ __forceinline__ u64 lse(u32 row) const {
+    return u64{head} * (sizes.tokens - sizes.first) + row - sizes.first;
+  }
   __device__ __forceinline__ u64 dropout(u32 row, u32 key) const { return lse(row) * sizes.tokens + key; }
   __device__ __forceinline__ u32 rows_from(u32 row) const {
     return row < sizes.tokens ? sizes.tokens - row : 0;
@@ -85,29 +95,42 @@ struct DeviceHead {
   // RETURNS: the first key that a row sees. Rows past the end see the same as the last row.
   __device__ __forceinline__ u32 start(const i32* starts, u32 row) const {
     row = min(row, sizes.tokens - 1);
-    return first_seen(row, starts == nullptr ? 0 : static_cast<u32>(starts[first_row() + row]));
+    return first_seen(row, starts == nullptr ? 0 : static_cast<u32>(starts[of_row(row)]));
   }
 
   // RETURNS: a row's hole. Rows past the end have that of the last row.
   __device__ __forceinline__ KeyHole hole(const KeyHole* holes, u32 row) const {
-    return holes == nullptr ? KeyHole{} : holes[first_row() + min(row, sizes.tokens - 1)];
+    return holes == nullptr ? KeyHole{} : holes[of_row(min(row, sizes.tokens - 1))];
   }
 
-  // RETURNS: rows from `row` on of q (0), k (1) or v (2) in [B, T, (NH + NKV) D + NKV V].
+  // RETURNS: rows from `row` on of q in [B, T, (NH + NKV) D + NKV V].
   template <class T>
-  __device__ __forceinline__ HeadRows<T> qkv(T* base, u32 which, u32 row) const {
-    const u64 stride = sizes.qkv_columns;
-    const u32 width = which == 2 ? sizes.value_size : sizes.head_size;
-    const u64 columns = which == 0
-                            ? u64{of_sequence()} * width
-                            : u64{sizes.query_columns} + (which - 1) * sizes.key_columns + kv_head() * width;
-    return {base + (first_row() + row) * stride + columns, stride, rows_from(row), width};
+  __device__ __forceinline__ HeadRows<T> queries(T* base, u32 row) const {
+    return {base + of_row(row) * sizes.qkv_columns + u64{of_sequence()} * sizes.head_size, sizes.qkv_columns,
+            rows_from(row), sizes.head_size};
+  }
+  // RETURNS: rows from `row` on of k or v in that array, or in a tile's past.
+  template <class T>
+  __device__ __forceinline__ HeadRows<T> keys(T* base, u32 row) const {
+    return {key_row(base, row) + kv_head() * sizes.head_size, sizes.key_stride, rows_from(row),
+            sizes.head_size};
+  }
+  template <class T>
+  __device__ __forceinline__ HeadRows<T> values(T* base, u32 row) const {
+    return {key_row(base, row) + sizes.key_columns + kv_head() * sizes.value_size, sizes.key_stride,
+            rows_from(row), sizes.value_size};
   }
   // RETURNS: rows from `row` on in [B, T, NH V].
   template <class T>
   __device__ __forceinline__ HeadRows<T> out(T* base, u32 row) const {
-    return {base + (first_row() + row) * sizes.out_columns + of_sequence() * sizes.value_size,
-            sizes.out_columns, rows_from(row), sizes.value_size};
+    return {base + of_row(row) * sizes.out_columns + of_sequence() * sizes.value_size, sizes.out_columns,
+            rows_from(row), sizes.value_size};
+  }
+
+ private:
+  template <class T>
+  __device__ __forceinline__ T* key_row(T* base, u32 row) const {
+    return base + (u64{head / sizes.heads} * sizes.tokens + row) * sizes.key_stride + sizes.keys_begin;
   }
 };
 
@@ -184,7 +207,7 @@ __device__ __forceinline__ RowStatistics row_statistics(const AttentionBackwardA
   const KeyHole hole = head.hole(op.holes, row);
   if (row >= op.sizes.tokens) return {__uint_as_float(infinity_bits), 0.0f, start, hole};
   const float lse2 = op.lse[head.lse(row)] * log2_of_e;
-  if (delta_has_room<T>(op.sizes)) return {lse2, get_delta(head.qkv(op.dqkv, 0, row).first), start, hole};
+  if (delta_has_room<T>(op.sizes)) return {lse2, get_delta(head.queries(op.dqkv, row).first), start, hole};
   return {lse2, widened(*head.out(op.dout, row).first) * widened(*head.out(op.out, row).first), start, hole};
 }
 

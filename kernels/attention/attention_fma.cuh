@@ -63,6 +63,15 @@ __device__ __forceinline__ void store_own(const HeadRows<T>& to, const FmaPlace<
   }
 }
 
+template <u32 lanes>
+__device__ __forceinline__ void add_own(const HeadRows<float>& to, const FmaPlace<lanes>& place,
+                                        const FmaRows& own, const float (&factor)[fma_own]) {
+  UNROLL for (u32 r = 0; r < fma_own; ++r) UNROLL for (u32 c = 0; c < fma_columns; ++c) {
+    const u32 row = place.own(r), column = place.column(c);
+    if (row < to.rows && column < to.columns) to.row(row)[column] += own[r][c] * factor[r];
+  }
+}
+
 __device__ __forceinline__ void clear(FmaRows& own) {
   UNROLL for (u32 r = 0; r < fma_own; ++r) UNROLL for (u32 c = 0; c < fma_columns; ++c) own[r][c] = 0.0f;
 }
@@ -139,22 +148,23 @@ struct FmaQueries {
   // `op`: AttentionForwardArguments or AttentionBackwardArguments.
   template <class Op>
   __device__ __forceinline__ explicit FmaQueries(const Op& op) : head{op.sizes, 0} {
-    const u32 tokens = op.sizes.tokens, blocks = (tokens + Place::rows - 1) / Place::rows;
+    const u32 first = op.sizes.first, tokens = op.sizes.tokens;
+    const u32 blocks = (tokens - first + Place::rows - 1) / Place::rows;
     head.head = blockIdx.x / blocks;
-    query = (blocks - 1 - blockIdx.x % blocks) * Place::rows;
+    query = first + (blocks - 1 - blockIdx.x % blocks) * Place::rows;
     first_key = head.start(op.starts, query) / Place::step * Place::step;
     key_end = min(tokens, query + Place::rows);
   }
 
   // Calls fn(first key, its row of k, its row of v) for each batch of keys, ascending.
   template <class T, class Fn>
-  __device__ __forceinline__ void for_key_batches(const T* qkv, Fn fn) const {
+  __device__ __forceinline__ void for_key_batches(const T* keys, Fn fn) const {
     float* k_rows = dynamic_shared<float>();
     float* v_rows = k_rows + Place::step * Place::columns;
     for (u32 tile = first_key; tile < key_end; tile += Place::step) {
       __syncthreads();
-      load_floats<lanes>(k_rows, head.qkv(qkv, 1, tile));
-      load_floats<lanes>(v_rows, head.qkv(qkv, 2, tile));
+      load_floats<lanes>(k_rows, head.keys(keys, tile));
+      load_floats<lanes>(v_rows, head.values(keys, tile));
       __syncthreads();
       KEEP_ROLLED for (u32 at = 0; at < Place::step && tile + at < key_end; at += fma_batch) {
         fn(tile + at, k_rows + at * Place::columns, v_rows + at * Place::columns);
@@ -172,14 +182,14 @@ __global__ void __launch_bounds__(attention_fma_threads)
   const SoftmaxStart start = softmax_start(op, head);
 
   FmaRows q, out;
-  load_own(q, place, head.qkv(op.qkv, 0, query));
+  load_own(q, place, head.queries(op.qkv, query));
   clear(out);
   const u32 starts[fma_own] = {head.start(op.starts, query + place.own(0)),
                                head.start(op.starts, query + place.own(1))};
   const KeyHole holes[fma_own] = {head.hole(op.holes, query + place.own(0)),
                                   head.hole(op.holes, query + place.own(1))};
   float maximum[fma_own] = {start.maximum, start.maximum}, sum[fma_own] = {start.sum, start.sum};
-  block.for_key_batches(op.qkv, [&](u32 key, const float* k, const float* v) {
+  block.for_key_batches(op.keys, [&](u32 key, const float* k, const float* v) {
     FmaScores<fma_batch> s;
     dot_batch(s, place, q, k);
     const auto element = [&](u32 r, u32 j) { return head.dropout(query + place.own(r), key + j); };
@@ -254,14 +264,15 @@ __global__ void __launch_bounds__(attention_fma_threads)
   float* dout_rows = q_rows + Place::step * Place::columns;
 
   FmaRows k, v, dk, dv;
-  load_own(k, place, head.qkv(op.qkv, 1, key));
-  load_own(v, place, head.qkv(op.qkv, 2, key));
+  load_own(k, place, head.keys(op.keys, key));
+  load_own(v, place, head.values(op.keys, key));
   clear(dk);
   clear(dv);
-  const u32 first = key / Place::step * Place::step, last_head = head.head + op.sizes.group - 1;
+  const u32 first = max(key / Place::step * Place::step, op.sizes.first),
+            last_head = head.head + op.sizes.group - 1;
   for (u32 tile = first;;) {
     __syncthreads();
-    load_floats<lanes>(q_rows, head.qkv(op.qkv, 0, tile));
+    load_floats<lanes>(q_rows, head.queries(op.qkv, tile));
     load_floats<lanes>(dout_rows, head.out(op.dout, tile));
     if (threadIdx.x < Place::step) {
       const RowStatistics row = row_statistics(op, head, tile + threadIdx.x);
@@ -298,8 +309,15 @@ __global__ void __launch_bounds__(attention_fma_threads)
     ++head.head;
     tile = first;
   }
-  store_own(head.qkv(op.dqkv, 1, key), place, dk, {op.sizes.scale, op.sizes.scale});
-  store_own(head.qkv(op.dqkv, 2, key), place, dv, {op.dropout.scale, op.dropout.scale});
+  const float k_factor[fma_own] = {op.sizes.scale, op.sizes.scale},
+              v_factor[fma_own] = {op.dropout.scale, op.dropout.scale};
+  if (op.dpast != nullptr) {
+    add_own(head.keys(op.dpast, key), place, dk, k_factor);
+    add_own(head.values(op.dpast, key), place, dv, v_factor);
+  } else {
+    store_own(head.keys(op.dqkv, key), place, dk, k_factor);
+    store_own(head.values(op.dqkv, key), place, dv, v_factor);
+  }
 }
 
 // Computes dq: blocks own queries, keys stream by.
@@ -310,12 +328,12 @@ __global__ void __launch_bounds__(attention_fma_threads)
   const auto& [place, head, query, first_key, key_end] = block;
 
   FmaRows q, dout, dq;
-  load_own(q, place, head.qkv(op.qkv, 0, query));
+  load_own(q, place, head.queries(op.qkv, query));
   load_own(dout, place, head.out(op.dout, query));
   clear(dq);
   const RowStatistics rows[fma_own] = {row_statistics(op, head, query + place.own(0)),
                                        row_statistics(op, head, query + place.own(1))};
-  block.for_key_batches(op.qkv, [&](u32 key, const float* k, const float* v) {
+  block.for_key_batches(op.keys, [&](u32 key, const float* k, const float* v) {
     FmaScores<fma_batch> p, ds;
     dot_batch(p, place, q, k);
     dot_batch(ds, place, dout, v);
@@ -333,7 +351,7 @@ __global__ void __launch_bounds__(attention_fma_threads)
     add_batch(dq, place, ds, k);
   });
   __syncthreads();  // every lane has read its rows' delta, which dq will overwrite
-  store_own(head.qkv(op.dqkv, 0, query), place, dq, {op.sizes.scale, op.sizes.scale});
+  store_own(head.queries(op.dqkv, query), place, dq, {op.sizes.scale, op.sizes.scale});
 }
 
 }  // namespace tidepool::cuda

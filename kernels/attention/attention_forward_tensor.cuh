@@ -128,11 +128,12 @@ __global__ void __launch_bounds__(AttentionForwardTile<size, dropout, Mma::units
     using Fragment = typename Mma::Fragment;
     using Tile = AttentionForwardTile<size, dropout, Mma::units>;
     constexpr u32 row_tiles = Tile::row_tiles, keys = Tile::keys, threads = Tile::threads;
-    const u32 tokens = op.sizes.tokens, blocks = (tokens + Tile::rows - 1) / Tile::rows;
+    const u32 first = op.sizes.first, tokens = op.sizes.tokens;
+    const u32 blocks = (tokens - first + Tile::rows - 1) / Tile::rows;
     const DeviceHead head = {op.sizes, blockIdx.x / blocks};
     const u32 query =
         // longest blocks first, so that short blocks even out the end
-        (blocks - 1 - blockIdx.x % blocks) * Tile::rows;
+        first + (blocks - 1 - blockIdx.x % blocks) * Tile::rows;
     const u32 warp_row = 16 * row_tiles * warp_index(), warp_query = query + warp_row;
     const float scale_log2 = op.sizes.scale_log2;
 
@@ -147,8 +148,8 @@ __global__ void __launch_bounds__(AttentionForwardTile<size, dropout, Mma::units
     const u32 warp_start = head.start(op.starts, warp_query);
     const u32 warp_last_start = head.start(op.starts, warp_query + 16 * row_tiles - 1);
 
-    load_tile<size, Tile::rows, threads>(q_tile, head.qkv(op.qkv, 0, query));
-    load_tile<size, keys, threads>(k_tile, head.qkv(op.qkv, 1, key_begin));
+    load_tile<size, Tile::rows, threads>(q_tile, head.queries(op.qkv, query));
+    load_tile<size, keys, threads>(k_tile, head.keys(op.keys, key_begin));
     async_copy_commit();
     const typename Mma::template Left<size> q_rows(q_tile + warp_row * AttentionTileRow<size>::elements);
     const typename Mma::template Columns<size> k_columns(k_tile);
@@ -160,7 +161,7 @@ __global__ void __launch_bounds__(AttentionForwardTile<size, dropout, Mma::units
       const bool sees = warp_query < tokens && key < warp_query + 16 * row_tiles && key + keys > warp_start;
       async_copy_wait<0>();
       __syncthreads();  // k is loaded; no thread reads the last v any more
-      load_tile<size, keys, threads>(v_tile, head.qkv(op.qkv, 2, key));
+      load_tile<size, keys, threads>(v_tile, head.values(op.keys, key));
       async_copy_commit();
       const u32 row = warp_query + Mma::row(), column = key + Mma::column();  // row and column of s[0][0][0]
       float s[row_tiles][keys / 8][4];
@@ -181,7 +182,7 @@ __global__ void __launch_bounds__(AttentionForwardTile<size, dropout, Mma::units
       }
       async_copy_wait<0>();
       __syncthreads();  // v is loaded; no thread reads this k any more
-      if (key + keys < key_end) load_tile<size, keys, threads>(k_tile, head.qkv(op.qkv, 1, key + keys));
+      if (key + keys < key_end) load_tile<size, keys, threads>(k_tile, head.keys(op.keys, key + keys));
       async_copy_commit();
       if (!sees) continue;
       UNROLL for (u32 m = 0; m < row_tiles; ++m) {

@@ -16,9 +16,11 @@ inline AttentionUnits attention_units_here(Precision precision, const AttentionS
   return capability == 0 ? AttentionUnits::fma : attention_units(precision, s, capability, pass);
 }
 
-inline AttentionSizes attention_sizes(const AttentionShape& s) {
+inline AttentionSizes attention_sizes(const AttentionShape& s, const AttentionTile& tile) {
   const float scale = s.scale();
-  return {.tokens = s.tokens,
+  const bool past = bool(tile.past);
+  return {.first = tile.first,
+          .tokens = tile.first + s.tokens,
           .heads = s.heads,
           .head_size = s.head_size,
           .value_size = s.value_head_size(),
@@ -27,6 +29,8 @@ inline AttentionSizes attention_sizes(const AttentionShape& s) {
           .key_columns = s.key_columns(),
           .qkv_columns = s.qkv_columns(),
           .out_columns = s.out_columns(),
+          .key_stride = past ? s.key_columns() + s.value_columns() : s.qkv_columns(),
+          .keys_begin = past ? 0 : s.query_columns(),
           .window = s.window,
           .scale = scale,
           .scale_log2 = scale * log2_of_e,
@@ -36,8 +40,9 @@ inline AttentionSizes attention_sizes(const AttentionShape& s) {
 
 template <class T>
 AttentionForwardArguments<T> forward_arguments(const Attention& op) {
-  return {.sizes = attention_sizes(op.shape),
+  return {.sizes = attention_sizes(op.shape, op.tile),
           .qkv = elements<T>(op.qkv),
+          .keys = elements<T>(op.tile.past ? op.tile.past : op.qkv),
           .out = elements<T>(op.out),
           .lse = op.lse,
           .starts = op.starts,
@@ -48,12 +53,14 @@ AttentionForwardArguments<T> forward_arguments(const Attention& op) {
 
 template <class T>
 AttentionBackwardArguments<T> backward_arguments(const AttentionBackward& op) {
-  return {.sizes = attention_sizes(op.shape),
+  return {.sizes = attention_sizes(op.shape, op.tile),
           .qkv = elements<T>(op.qkv),
+          .keys = elements<T>(op.tile.past ? op.tile.past : op.qkv),
           .out = elements<T>(op.out),
           .lse = op.lse,
           .dout = elements<T>(op.dout),
           .dqkv = elements<T>(op.dqkv),
+          .dpast = op.dpast,
           .starts = op.starts,
           .holes = op.holes,
           .dropout = dropout_row_of(op.dropout)};

@@ -150,4 +150,21 @@ __device__ __forceinline__ void store_product(const HeadRows<typename Mma::Half>
   }
 }
 
+// Adds factor d to a lane's rows of `to`, from column 8 from_chunk on.
+template <class Mma, u32 tiles>
+__device__ __forceinline__ void add_to_rows(const HeadRows<float>& to, const float (&d)[tiles][4],
+                                            const float (&factor)[2], u32 from_chunk = 0) {
+  UNROLL for (u32 half = 0; half < 2; ++half) {
+    const u32 row = Mma::row() + Mma::row_step * half;
+    if (row >= to.rows) continue;
+    float* const p = to.row(row);
+    UNROLL for (u32 n = 0; n < tiles; ++n) {
+      const u32 column = 8 * from_chunk + Mma::output_column(n);
+      if (column >= to.columns) continue;
+      p[column] += d[n][2 * half] * factor[half];
+      p[column + 1] += d[n][2 * half + 1] * factor[half];
+    }
+  }
+}
+
 }  // namespace tidepool::cuda

@@ -12,12 +12,16 @@ const char* printed_instead(const PlanArguments& a) {
   if (a.text) return "--text";
   if (!a.explain.empty()) return "--explain";
   if (a.largest) return "--max";
+  if (a.longest) return "--max-length";
   return a.json ? "--json" : nullptr;
 }
 
 Result<void> check_one_view(const PlanArguments& a) {
-  const std::array<std::pair<bool, const char*>, 4> views = {
-      {{a.text, "--text"}, {!a.explain.empty(), "--explain"}, {a.largest, "--max"}, {a.json, "--json"}}};
+  const std::array<std::pair<bool, const char*>, 5> views = {{{a.text, "--text"},
+                                                              {!a.explain.empty(), "--explain"},
+                                                              {a.largest, "--max"},
+                                                              {a.longest, "--max-length"},
+                                                              {a.json, "--json"}}};
   const char* first = nullptr;
   for (const auto& [given, view] : views) {
     if (!given) continue;
@@ -45,8 +49,9 @@ Result<void> check_what_the_table_takes(const PlanArguments& a) {
 
 Result<void> check_machine(const PlanArguments& a) {
   if (!a.config.machine.file.empty()) return {};
-  if (a.largest)
-    return usage_error("--max needs a machine: add machine=FILE, for example from configs/machines");
+  if (a.largest || a.longest)
+    return usage_error(fmt::format("{} needs a machine: add machine=FILE, for example from configs/machines",
+                                   printed_instead(a)));
   const char* timed = a.gantt ? "--gantt" : a.what_if ? "--what-if" : a.tokens > 0 ? "tokens=" : nullptr;
   if (timed == nullptr) return {};
   return usage_error(fmt::format(

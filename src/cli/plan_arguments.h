@@ -17,6 +17,7 @@ struct PlanArguments {
   u64 tokens = 0;       // to train on in total; 0: not given
   bool json = false, gantt = false, what_if = false;
   bool largest = false;  // find the largest model of the family that fits
+  bool longest = false;  // find the longest sequence that fits
 };
 
 // RETURNS: ErrorKind::usage if arguments do not go together; the message says which do.

@@ -43,6 +43,7 @@ constexpr std::array options_of_plan = {
     Option{"gantt", "", "the lanes of a step over time"},
     Option{"what-if", "", "step times with more of each resource"},
     Option{"max", "", "the largest model of GPT-3's proportions that fits"},
+    Option{"max-length", "", "the longest sequence that fits, and its speed"},
     Option{"json", "", "one JSON object, also if nothing fits"},
 };
 
@@ -262,6 +263,7 @@ Result<void> plan(const PlanArguments& given) {
   TRY(resolve_executor(arguments.config));
   look_at_rows(arguments.config);
   if (arguments.largest) return print_largest(arguments.config, machine);
+  if (arguments.longest) return print_longest(arguments.config, machine);
   Result<Planned> made = make(arguments, machine);
   if (!made) {
     if (arguments.json) print_text("{}", refusal_json(made.error()));
@@ -308,7 +310,8 @@ Result<void> run_plan(const Arguments& arguments) {
                     .json = arguments.has("json"),
                     .gantt = arguments.has("gantt"),
                     .what_if = arguments.has("what-if"),
-                    .largest = arguments.has("max")};
+                    .largest = arguments.has("max"),
+                    .longest = arguments.has("max-length")};
   std::vector<std::string> words;
   for (const std::string& word : arguments.positional()) {
     if (word.starts_with("tokens=")) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/text/units.h"
+#include "fit/outlook.h"
 #include "fit/plan_run.h"
 #include "report/print_text.h"
 #include "report/screen.h"
@@ -82,6 +83,24 @@ PlanOptions options_for(const Job& job, PlanOptions options) {
   return options;
 }
 
+Config with_length(Config config, u32 tokens) {
+  config.train.sequence_length = tokens;
+  return config;
+}
+
+// RETURNS: the line of a length that fits.
+Result<std::string> line_of(const Config& config, const std::optional<Machine>& machine) {
+  TRY_ASSIGN(const Job job, make_job(config));
+  TRY_ASSIGN(const RunPlan planned, plan_run(job, PlanFor::machine_of_file, {}, machine));
+  const Outlook o = outlook(job.graph, planned);
+  const auto peak = [&](Tier tier) {
+    return bytes_text(planned.plan.tiers[static_cast<u32>(tier)].planned_peak);
+  };
+  return fmt::format("  {:>9}{:>12}{:>14}{:>8}{:>11}{:>11}{:>11}\n", config.train.sequence_length,
+                     count_text(o.tokens_per_second), seconds_text(planned.forecast->step_seconds),
+                     job.graph.batch.pieces(), peak(Tier::device), peak(Tier::host), peak(Tier::disk));
+}
+
 // True if a size is too large: it does not fit, or it cannot be planned with these options.
 bool is_too_large(const Error& e) { return e.kind == ErrorKind::does_not_fit || e.kind == ErrorKind::usage; }
 
@@ -130,6 +149,60 @@ Result<void> print_largest(const Config& config, const std::optional<Machine>& m
   print(*question.machine, largest.job.graph, largest.plan);
   if (!largest.larger.empty())
     print_text("{}", wrap_lines("  larger   " + largest.larger, std::min(detect_screen(1).columns, 80u)));
+  return {};
+}
+
+std::vector<u32> lengths_to_try(u32 longest) {
+  constexpr u32 shortest = 256, per_octave = 4;
+  std::vector<u32> lengths;
+  for (u64 octave = shortest; octave < longest; octave *= 2)
+    for (u32 i = 0; i < per_octave; ++i)
+      if (const u64 length = octave + octave / per_octave * i; length < longest)
+        lengths.push_back(static_cast<u32>(length));
+  lengths.push_back(longest);
+  return lengths;
+}
+
+Result<u32> find_longest(const Config& config, const PlanOptions& options,
+                         const std::function<void(u32 tokens)>& tried) {
+  const std::vector<u32> lengths = lengths_to_try(config.model.longest_sequence());
+  u64 fit = 0, fail = lengths.size();  // of `lengths` the first `fit` fit
+  while (fit < fail) {
+    const u64 middle = (fit + fail) / 2;
+    if (tried) tried(lengths[middle]);
+    const Result<Job> job = make_job(with_length(config, lengths[middle]));
+    const Result<void> found =
+        job ? check_fits(job->graph, options_for(*job, options)) : Result<void>(job.error());
+    if (!found && !is_too_large(found.error())) return found.error();
+    (found ? fit : fail) = found ? middle + 1 : middle;
+  }
+  if (fit == 0)
+    return Error{ErrorKind::does_not_fit,
+                 fmt::format("not even sequences of {} tokens fit: raise memory.device or memory.host",
+                             lengths.front())};
+  return lengths[fit - 1];
+}
+
+Result<void> print_longest(const Config& config, const std::optional<Machine>& machine) {
+  TRY_ASSIGN(const Job job, make_job(config));
+  TRY_ASSIGN(const RunQuestion question, question_of(job, PlanFor::machine_of_file, machine));
+  constexpr std::string_view what = "looking for the longest sequence";
+  StatusLine status;
+  TRY_ASSIGN(const u32 longest, find_longest(config, question.options, [&](u32 tokens) {
+               status.show(what, fmt::format(" trying {} tokens", tokens), fmt::format("{} ...", what));
+             }));
+  std::string lines;
+  constexpr u32 shown_most = 4;
+  for (u32 i = 0, tokens = longest; i < shown_most && tokens >= 256; ++i, tokens /= 2) {
+    TRY_ASSIGN(const std::string line, line_of(with_length(config, tokens), machine));
+    lines += line;
+  }
+  status.clear();
+  print_text(" Longest sequences on {}, planned and verified:\n", question.machine->name);
+  print_text("  {:>9}{:>12}{:>14}{:>8}{:>11}{:>11}{:>11}\n{}", "tokens", "tokens/s", "step", "pieces",
+             "device", "host", "disk", lines);
+  if (longest == config.model.longest_sequence())
+    print_text("  longer   {}\n", longest_sequence_text(config.model) + " is the limit");
   return {};
 }
 

@@ -1,8 +1,10 @@
-// Finds the largest model that fits a machine: `tidepool plan --max`.
+// Finds the largest model that fits a machine, and the longest sequence: `tidepool plan --max`,
+// `--max-length`.
 #pragma once
 
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "fit/job.h"
 #include "tidepool/machine.h"
@@ -24,5 +26,16 @@ Result<Largest> find_largest(const Config&, const PlanOptions& options, const Si
 
 // Runs `plan --max`. `machine`: read from machine.file.
 Result<void> print_largest(const Config&, const std::optional<Machine>&);
+
+// Lengths that are tried, ascending: four in each octave, up to the model's positions.
+std::vector<u32> lengths_to_try(u32 longest);
+
+// Finds the longest sequence that fits, by bisection. `options`: those of the config's own length. `tried` is
+// called before each length. RETURNS: ErrorKind::does_not_fit if not even the shortest fits.
+Result<u32> find_longest(const Config&, const PlanOptions& options,
+                         const std::function<void(u32 tokens)>& tried = {});
+
+// Runs `plan --max-length`: plans and verifies the longest sequence, and shorter ones for comparison.
+Result<void> print_longest(const Config&, const std::optional<Machine>&);
 
 }  // namespace tidepool

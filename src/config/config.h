@@ -130,6 +130,7 @@ struct MemoryConfig {
   HomePolicy home = HomePolicy::automatic;
   u32 versions = 0;           // of the state on disk: 1 to 3; 0: automatic
   Bytes chunk_size{0};        // bytes of an fp32 chunk; 0: automatic
+  u64 piece_tokens = 0;       // of a long sequence, that one op computes; 0: automatic
   u32 experts_per_group = 0;  // experts of a layer that come up together; 0: automatic
   u32 sweeps = 0;             // 0: automatic
   IoBackend io = IoBackend::automatic;

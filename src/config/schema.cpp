@@ -86,6 +86,17 @@ const std::array other_fields = std::to_array<Field>({
      {0, experts_max},
      {},
      chosen},
+    {"memory",
+     "piece_tokens",
+     REF(memory.piece_tokens),
+     "Tokens of a long sequence that one op computes, in whole tiles (train.tile_tokens); between its ops "
+     "the rest of "
+     "the sequence may leave the device. auto: as many as let six pieces of activations take a quarter of "
+     "memory.device",
+     "tokens",
+     {0, 1e9},
+     {},
+     chosen},
     {.section = "memory",
      .key = "io",
      .ref = CHOICE(memory.io),

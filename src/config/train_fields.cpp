@@ -60,7 +60,7 @@ const std::array train_table = std::to_array<Field>({
      REF(train.tile_tokens),
      "Longer sequences are computed in tiles of so many tokens, which changes the last bits; 0: 1024 on the "
      "CPU, "
-     "whole sequences on GPUs and in models whose layers need them",
+     "8192 on GPUs. Models with experts, latent attention or recurrent layers compute whole sequences",
      "tokens",
      {0, 1e9}},
     {"train",

@@ -46,14 +46,31 @@ u32 experts_together(const Config& config, const std::vector<UpdateRule>& rules)
   return group;
 }
 
-// Kernels of GPUs compute whole sequences.
-u32 tile_tokens(const Config& config) {
-  constexpr u32 of_cores = 1024;
-  if (!config.machine.gpus().empty()) return 0;
-  return config.train.tile_tokens != 0 ? config.train.tile_tokens : of_cores;
+// GPUs keep activations in the precision of their matrix units.
+Precision activations_of(const Config& config) {
+  return config.machine.gpus().empty() ? Precision::fp32 : config.train.precision;
 }
 
-// GPUs keep activations in the precision of their matrix units.
+// A GPU needs more rows for a product to be fast.
+u32 tile_tokens(const Config& config) {
+  constexpr u32 of_cores = 1024, of_gpus = 8192;
+  if (config.train.tile_tokens != 0) return config.train.tile_tokens;
+  return config.machine.gpus().empty() ? of_cores : of_gpus;
+}
+
+// Tiles of an op. 0: all of a micro-batch.
+u32 piece_tiles(const Config& config) {
+  const u64 tile = tile_tokens(config), tokens = config.train.sequence_length;
+  if (tile == 0 || tile >= tokens) return 0;
+  constexpr u64 pieces_at_once = 6, part = 4;
+  u64 tiles = div_up(config.memory.piece_tokens, tile);
+  if (tiles == 0)
+    tiles = config.memory.budgets.device.value / part / pieces_at_once /
+            (tile * config.model.width * value_bytes(activations_of(config)));
+  const u64 all = config.train.per_device_train_batch_size * div_up(tokens, tile);
+  return tiles >= all ? 0 : static_cast<u32>(std::max<u64>(tiles, 1));
+}
+
 Result<ModelGraph> graph_of(const Config& config, TargetOutput output = TargetOutput::nothing) {
   const Precision precision = config.train.precision;
   LoraConfig lora = config.lora;
@@ -74,9 +91,9 @@ Result<ModelGraph> graph_of(const Config& config, TargetOutput output = TargetOu
                       .tokens = config.train.sequence_length,
                       .packed = packs_documents(config),
                       .holes = config.data.units.shares,
-                      .tile_tokens = tile_tokens(config)},
-                     config.machine.gpus().empty() ? Precision::fp32 : precision, lora, together,
-                     std::move(rules), objective);
+                      .tile_tokens = tile_tokens(config),
+                      .piece_tiles = piece_tiles(config)},
+                     activations_of(config), lora, together, std::move(rules), objective);
 }
 
 bool speculates(const Config& config) {
@@ -144,6 +161,8 @@ u32 experts_per_group(const Config& config) {
   const Result<std::vector<UpdateRule>> rules = rules_of(config.train);
   return experts_together(config, rules ? *rules : update_rules(config.train.optim));
 }
+
+u64 piece_tokens(const Config& config) { return u64{piece_tiles(config)} * tile_tokens(config); }
 
 bool norm_counts(const Config& config) {
   return config.train.max_grad_norm > 0 || config.train.precision == Precision::fp16;

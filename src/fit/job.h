@@ -28,6 +28,8 @@ bool packs_documents(const Config&);
 // memory.experts_per_group, with auto replaced: groups of which one trains while the next comes up, in a
 // quarter of the device budget. 0: the model has no experts.
 u32 experts_per_group(const Config&);
+// Tokens of a long sequence that one op computes; 0: all of a micro-batch's.
+u64 piece_tokens(const Config&);
 // True if the norm may change updates: to clip, or in fp16 after an overflow.
 bool norm_counts(const Config&);
 // True if the host learns a step's loss scale too late for updates that do not wait for the norm.

@@ -57,7 +57,7 @@ AdapterScratch adapter_scratch(const ModelGraph& g, WorkspaceCutter& layout) {
 }
 
 AdapterGradients adapter_gradients_of(const BlockContext& c, const BlockBackward& b) {
-  if (!has_adapters(c)) return {};
+  if (!has_adapters(c) || b.grad_accum.empty()) return {};
   return {.window = b.grad_accum[second_window], .accumulate = b.accumulate};
 }
 

@@ -29,6 +29,7 @@ Bytes attention_scratch(const ModelGraph& g) {
 }
 
 std::string_view why_own_attention(const ModelGraph& g) {
+  if (g.batch.tiled()) return "sequences are computed in tiles (train.tile_tokens)";
   if (g.batch.packed) return "a sequence may hold several documents (data.packing)";
   if (g.config.attention.dropout > 0) return "attention weights drop out";
   if (style(g.config.family).attention_sinks) return "heads have attention sinks";

@@ -27,7 +27,7 @@ inline WindowParams params_of(const BlockContext& c, std::span<const std::byte* 
   return {window_of(c, i), c.graph.precision, windows[i]};
 }
 inline WindowGradients gradients_of(const BlockContext& c, const BlockBackward& b, u32 i) {
-  return {window_of(c, i), b.grad_accum[i]};
+  return {window_of(c, i), b.grad_accum.empty() ? nullptr : b.grad_accum[i]};
 }
 inline u32 rows_of(const BlockContext& c) {
   return c.tile.rows != 0 ? c.tile.rows : static_cast<u32>(c.graph.batch.rows());

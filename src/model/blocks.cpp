@@ -75,6 +75,11 @@ void with_unpacked(const BlockContext& context, Op op, Run run) {
 
 }  // namespace
 
+void block_recall(const BlockContext& context, const BlockBackward& backward) {
+  CHECK(block_of(context).past.value > 0, context.block);
+  with_unpacked(context, backward, layer_recall);
+}
+
 void block_forward(const BlockContext& context, const BlockForward& forward) {
   CHECK(context.block < context.graph.blocks.size(), context.block);
   CHECK(forward.windows.size() == block_of(context).windows.size(), context.block, forward.windows.size());

@@ -19,6 +19,7 @@ struct BlockContext {
   u64 seed = 0;
   u64 step = 0;
   u32 micro_batch = 0;    // number within the whole step
+  u32 piece = 0;          // streams begin with its first row, and the batch's arrays with the micro-batch's
   bool training = true;   // false: no dropout
   RowTile tile;           // rows that the call concerns; arrays begin with its first
   u32 slice_columns = 0;  // tokens of the vocabulary per slice of logits; 0: vocabulary_slice
@@ -55,6 +56,7 @@ struct BlockForward {
   Values shared_keys;  // [B, T, 2 NKV D]: k and v that a layer gives to others or reads of another
   ExpertStreams experts;
   std::byte* kept = nullptr;       // Block::kept bytes, or null: recompute
+  std::byte* past = nullptr;       // Block::past bytes, with those of earlier pieces
   std::byte* workspace = nullptr;  // Block::forward_workspace bytes
   HeadForward head;
 };
@@ -88,10 +90,14 @@ struct BlockBackward {
       grad_accum;                  // by Block::windows; fp32, the window's layout; null for a frozen window
   bool accumulate = true;          // false: overwrite every element of the accumulators,
                                    // padding and unused tensors with zero included
+  std::byte* past = nullptr;       // Block::past and Block::past_grad bytes
   std::byte* workspace = nullptr;  // Block::backward_workspace bytes
   ObjectiveBackward objective;
 };
 void block_backward(const BlockContext&, const BlockBackward&);
+// Makes the past of a piece, after those of all earlier pieces, and before the backward of any.
+// REQUIRES: the block has a past. Reads windows, batch, input and workspace; there are no accumulators.
+void block_recall(const BlockContext&, const BlockBackward&);
 
 // Builds the blocks and windows of a model. GPT-2 has the windows "wte", "wpe", "h.0" ... , "ln_f"; other
 // families have "embed_tokens", "layers.0" ..., "norm", and "lm_head" if the head is not tied. The head reads

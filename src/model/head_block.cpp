@@ -248,7 +248,7 @@ void head_tile_backward(const BlockContext& c, const BlockBackward& b) {
 void head_forward(const BlockContext& c, const BlockForward& f) {
   const HeadWorkspace workspace(c.graph, f.workspace, Direction::forward);
   CHECK(workspace.bytes == block_of(c).forward_workspace, workspace.bytes.value);
-  if (f.head.sums != nullptr) for_tiles(c, f, losses_of_tile);
+  if (f.head.sums != nullptr) for_tiles_from_last(c, f, losses_of_tile);
   if (f.head.logits != nullptr) logits_of_row(c, f, workspace);
 }
 

@@ -53,6 +53,14 @@ void scale_output(const Layer& l, Values x) {
     l.c.kernels.scale_values({.elements = u64{rows_of(l.c)} * l.config().width, .factor = factor, .x = x});
 }
 
+// Elements from the first token of all sequences to that of the tile's.
+u64 past_place(const Layer& l, u32 columns) {
+  return u64{l.c.tile.sequence} * l.c.graph.batch.tokens * columns;
+}
+Values past_of_sequence(const Layer& l, const LayerPast& past) {
+  return past.values.at(past_place(l, past.columns));
+}
+
 // Nothing is kept of a micro-batch that is cut into tiles.
 Bytes kept_of(const ModelGraph& g, u32 layer, LayerPart part) {
   return g.batch.tiled() ? Bytes{0} : LayerInside(g, layer, part, nullptr).bytes;
@@ -69,6 +77,8 @@ bool layer_tiles(const ModelConfig& c, u32 layer) {
 void measure_layer(Block& block, const ModelGraph& g) {
   const LayerPart part = part_of(g, block);
   block.kept = kept_of(g, block.layer, part);
+  const LayerPast past(g, block.layer, part, nullptr);
+  block.past = past.bytes, block.past_grad = past.grad_bytes;
   block.forward_workspace = LayerForwardFrame(g, block.layer, part, nullptr).bytes;
   block.backward_workspace = LayerBackwardFrame(g, block.layer, part, nullptr, Inside::recomputed).bytes;
 }
@@ -100,7 +110,7 @@ void layer_tile_forward(const BlockContext& c, const BlockForward& f) {
                          .read_keys = f.shared_keys,
                          .write_keys = f.shared_keys,
                          .sum = attention_sum(f.input, kept_or(inside.attention_branch, out), post_attention),
-                         .past = frame.past});
+                         .past = past_of_sequence(l, LayerPast(c.graph, number, part, f.past))});
     if (copied)
       c.kernels.dropout({}, post_attention, inside.post_attention, u64{rows_of(c)} * l.config().width);
   }
@@ -138,7 +148,7 @@ MixerForward recomputed_mixer(const LayerGradients& s) {
           .frame = Direction::backward,
           .read_keys = s.b.shared_keys,
           .sum = attention_sum(s.b.input, in.attention_branch, in.post_attention),
-          .past = s.frame.past};
+          .past = s.past};
 }
 
 // Recomputes what is never kept: outputs of norms, their moments, and what the mixer's backward needs besides
@@ -205,12 +215,15 @@ void with_gradients(const BlockContext& c, const BlockBackward& b, Fn fn) {
   // A kept inside is read-only: backward overwrites values of the inside only if it has recomputed them.
   const LayerInside inside(c.graph, number, part, kept ? const_cast<std::byte*>(b.kept) : frame.inside);
   const Layer layer(c, b.windows, frame.adapters);
+  const LayerPast past(c.graph, number, part, b.past);
   fn({.layer = layer,
       .b = b,
       .window = gradients_of(c, b, 0),
       .adapters = adapter_gradients_of(c, b),
       .frame = frame,
-      .inside = inside});
+      .inside = inside,
+      .past = past_of_sequence(layer, past),
+      .past_grad = past.grad == nullptr ? nullptr : past.grad + past_place(layer, past.columns)});
 }
 
 void layer_tile_backward(const LayerGradients& s) {
@@ -224,34 +237,27 @@ void layer_tile_backward(const LayerGradients& s) {
   if (l.has_mixer()) mixer_gradients(s);
 }
 
-// The past of a sequence, and no gradients of it yet, before the backward of its last tile.
-void begin_sequence(const BlockContext& c, const BlockBackward& b, u32 sequence) {
-  const BatchShape& batch = c.graph.batch;
-  for (u32 t = 0; t < batch.tiles_of_sequence(); ++t) {
-    const BlockContext tile = with_tile(c, batch.tile(sequence * batch.tiles_of_sequence() + t));
-    with_gradients(tile, part_of(tile, b, false), [&](const LayerGradients& s) {
-      const Mixer& mixer = mixer_of(s.layer);
-      if (mixer.add_to_past == nullptr) return;
-      if (t == 0)
-        c.kernels.zero(s.frame.past_grad,
-                       u64{batch.tokens} * mixer.past_columns(s.config(), s.layer.number()));
-      mixer.add_to_past(s.layer, recomputed_mixer(s));
-    });
-  }
-}
-
 }  // namespace
 
 void layer_forward(const BlockContext& c, const BlockForward& f) { for_tiles(c, f, layer_tile_forward); }
 
 void layer_backward(const BlockContext& c, const BlockBackward& b) {
-  const BatchShape& batch = c.graph.batch;
-  for_tiles(c, b, [&](const BlockContext& tile, const BlockBackward& part) {
-    const u32 number = tile.tile.number;
-    if (batch.tiled() && (number + 1) % batch.tiles_of_sequence() == 0)
-      begin_sequence(c, b, tile.tile.sequence);
+  for_tiles(c, b, [](const BlockContext& tile, const BlockBackward& part) {
     with_gradients(tile, part, layer_tile_backward);
   });
+}
+
+// The first piece of a micro-batch clears the gradients of all.
+void layer_recall(const BlockContext& c, const BlockBackward& b) {
+  const LayerPast past(c.graph, block_of(c).layer, part_of(c.graph, block_of(c)), b.past);
+  if (c.piece == 0) c.kernels.zero(past.grad, c.graph.batch.rows() * past.columns);
+  const RowPiece piece = c.graph.batch.piece(c.piece);
+  for (u32 t = piece.first_tile; t < piece.end_tile; ++t) {
+    const BlockContext tile = with_tile(c, c.graph.batch.tile(t));
+    with_gradients(tile, part_of(tile, b, false), [](const LayerGradients& s) {
+      mixer_of(s.layer).add_to_past(s.layer, recomputed_mixer(s));
+    });
+  }
 }
 
 void layer_end_forward(const BlockContext& c, BlockForward f) {

@@ -19,6 +19,7 @@ bool layer_tiles(const ModelConfig&, u32 layer);
 void measure_layer(Block&, const ModelGraph&);
 void layer_forward(const BlockContext&, const BlockForward&);
 void layer_backward(const BlockContext&, const BlockBackward&);
+void layer_recall(const BlockContext&, const BlockBackward&);
 // The end of a layer whose experts are a branch (MlpKind::branches).
 void layer_end_forward(const BlockContext&, BlockForward);
 void layer_end_backward(const BlockContext&, BlockBackward);

@@ -18,11 +18,6 @@ Branch take_branch(const ModelGraph& g, WorkspaceCutter& layout) {
           .rstd = layout.take<float>(rows)};
 }
 
-u64 past_elements(const ModelGraph& g, u32 layer, LayerPart part) {
-  if (!g.batch.tiled()) return 0;
-  return u64{g.batch.tokens} * mixer_row(part.mixer).past_columns(g.config, layer);
-}
-
 std::byte* take_inside(const ModelGraph& g, u32 layer, LayerPart part, WorkspaceCutter& layout) {
   return layout.take<std::byte>(LayerInside(g, layer, part, nullptr).bytes.value);
 }
@@ -63,6 +58,18 @@ LayerInside::LayerInside(const ModelGraph& g, u32 layer, LayerPart part, std::by
   bytes = layout.bytes();
 }
 
+LayerPast::LayerPast(const ModelGraph& g, u32 layer, LayerPart part, std::byte* base) {
+  if (!g.batch.tiled()) return;
+  columns = mixer_row(part.mixer).past_columns(g.config, layer);
+  if (columns == 0) return;
+  WorkspaceCutter layout(base);
+  const u64 elements = g.batch.rows() * columns;
+  values = layout.take_values(g.activations, elements);
+  bytes = layout.bytes();
+  grad = base == nullptr ? nullptr : reinterpret_cast<float*>(base + bytes.value);
+  grad_bytes = {round_up(elements * sizeof(float), frame_alignment)};
+}
+
 InputsScratch::InputsScratch(const ModelGraph& g, WorkspaceCutter& layout) {
   if (!g.config.layer_inputs.on()) return;
   const u64 elements = g.batch.tile_rows() * g.config.layer_inputs.width;
@@ -79,7 +86,6 @@ LayerForwardFrame::LayerForwardFrame(const ModelGraph& g, u32 layer, LayerPart p
   if (has_router(part)) router = router_scratch(g, layout, Direction::forward);
   if (part.ends) inputs = InputsScratch(g, layout);
   if (mixer.inside_always) inside = take_inside(g, layer, part, layout);
-  if (const u64 elements = past_elements(g, layer, part)) past = layout.take_values(g.activations, elements);
   bytes = layout.bytes();
 }
 
@@ -93,10 +99,6 @@ LayerBackwardFrame::LayerBackwardFrame(const ModelGraph& g, u32 layer, LayerPart
   if (part.ends) inputs = InputsScratch(g, layout);
   mixer.inside_always ? take_apart(g, layer, part, layout, from)
                       : take_in_place(g, layer, part, layout, from);
-  if (const u64 elements = past_elements(g, layer, part)) {
-    past = layout.take_values(g.activations, elements);
-    past_grad = layout.take<float>(elements);
-  }
   bytes = layout.bytes();
 }
 

@@ -51,6 +51,16 @@ struct LayerInside {
   Bytes bytes;
 };
 
+// What the tiles of a micro-batch hand to later tiles of their sequence, and its gradients, which backward
+// alone has; nothing if micro-batches are not cut.
+struct LayerPast {
+  LayerPast(const ModelGraph&, u32 layer, LayerPart, std::byte* base);
+  Values values;          // [B, T, columns]
+  float* grad = nullptr;  // [B, T, columns]
+  u32 columns = 0;        // Mixer::past_columns()
+  Bytes bytes{}, grad_bytes{};
+};
+
 // Scratch of a layer's inputs; none if the layer has none.
 struct InputsScratch {
   InputsScratch() = default;
@@ -68,7 +78,6 @@ struct LayerForwardFrame {
   RouterScratch router;  // layers with experts
   InputsScratch inputs;
   std::byte* inside = nullptr;  // LayerInside, if the mixer always wants one
-  Values past;                  // [T, Mixer::past_columns()], if sequences are cut into tiles
   Bytes bytes;
 };
 
@@ -81,8 +90,6 @@ struct LayerBackwardFrame {
   Values dvalues;                // [R, MlpWidths::values]
   std::span<std::byte> scratch;  // attention's, which runs when dvalues is dead
   std::byte* inside = nullptr;   // LayerInside, if recomputed
-  Values past;                   // as in LayerForwardFrame
-  float* past_grad = nullptr;    // [T, Mixer::past_columns()]
   Bytes bytes;
 
  private:

@@ -61,6 +61,8 @@ struct LayerGradients {
   const AdapterGradients adapters;
   const LayerBackwardFrame& frame;
   const LayerInside& inside;
+  Values past;       // as in MixerForward
+  float* past_grad;  // likewise
 
   const ModelConfig& config() const { return layer.config(); }
   // Inputs of mixer and MLP: outputs of their norms, which are both in the frame's `norm`, one after the
@@ -110,7 +112,7 @@ struct MixerForward {
   ConstValues read_keys;
   Values write_keys;
   ResidualSum sum;  // sum.y: the residual stream after attention
-  Values past;      // of the tile's sequence; none: the micro-batch is not cut into tiles
+  Values past;  // from the first token of the tile's sequence on; none: the micro-batch is not cut into tiles
 };
 
 struct Mixer {
@@ -121,8 +123,8 @@ struct Mixer {
   // forward gets a null inside if it is not kept, and backward overwrites the values of a recomputed inside
   // with the MLP's gradient.
   bool inside_always;
-  // What the mixer has made of the tokens of a sequence, and later tokens read: columns of [T, ...] values in
-  // the activations' precision. Null: it needs whole sequences.
+  // What the mixer has made of the tokens of a sequence, and later tokens read: columns of [B, T, ...] values
+  // in the activations' precision. Null: it needs whole sequences.
   u32 (*past_columns)(const ModelConfig&, u32 layer);
   u64 (*inside_bytes)(const ModelGraph&, u32 layer);
   // Takes the mixer's part of the workspace, from its beginning.

@@ -162,7 +162,7 @@ Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, B
   ModelGraph g = {
       .config = config, .lora = lora, .precision = precision, .activations = activations, .batch = batch};
   g.objective = objective;
-  if (!can_tile(config, objective)) g.batch.tile_tokens = 0;
+  if (!can_tile(config, objective) || !g.batch.tiled()) g.batch.tile_tokens = g.batch.piece_tiles = 0;
   g.batch.second_table = config.layer_inputs.on();
   g.batch.units = objective.units();
   g.batch.values = objective.has_values();
@@ -186,7 +186,7 @@ Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, B
   for (Window& window : g.windows) window.elements = round_up(window.elements, g.state_slots.cut_alignment());
   record_matrix_costs(g);
   add_block(g, embedding_block(g));
-  g.boundary = {round_up(values_bytes(batch.rows() * config.width, activations), frame_alignment)};
+  g.boundary = {round_up(values_bytes(g.batch.piece_rows() * config.width, activations), frame_alignment)};
   if (config.layer_inputs.on()) {
     add_block(g, layer_inputs::embedding_block(g, 1));
     add_block(g, layer_inputs::product_block(g, 2));

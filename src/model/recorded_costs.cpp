@@ -29,8 +29,8 @@ class FakeMemory {
 };
 
 struct Recording {
-  Recording(const ModelGraph& g, u32 block)
-      : graph(g), context{.kernels = recorder, .graph = g, .block = block} {
+  Recording(const ModelGraph& g, u32 block, u32 piece = 0)
+      : graph(g), context{.kernels = recorder, .graph = g, .block = block, .piece = piece} {
     // One slice stands for all: slices save memory, and together cost as much as the whole vocabulary.
     context.slice_columns = g.config.head_rows();
     for (const u32 window : g.blocks[block].windows) {
@@ -70,8 +70,8 @@ struct Recording {
 };
 
 // Recorded with a kept inside. Without it the same kernels run, but some of their arrays share a place.
-std::vector<KernelCost> forward(const ModelGraph& g, u32 block) {
-  Recording r(g, block);
+std::vector<KernelCost> forward(const ModelGraph& g, u32 block, u32 piece) {
+  Recording r(g, block, piece);
   block_forward(r.context, {.windows = r.windows,
                             .batch = r.batch(),
                             .input = r.memory.values(g.activations),
@@ -80,13 +80,14 @@ std::vector<KernelCost> forward(const ModelGraph& g, u32 block) {
                             .shared_keys = r.memory.values(g.activations),
                             .experts = r.experts(),
                             .kept = g.batch.tiled() ? nullptr : r.memory.array<std::byte>(),
+                            .past = r.memory.array<std::byte>(),
                             .workspace = r.memory.array<std::byte>(),
                             .head = {.sums = r.memory.array<Sums>()}});
   return r.recorder.take();
 }
 
-std::vector<KernelCost> backward(const ModelGraph& g, u32 block, Inside inside) {
-  Recording r(g, block);
+std::vector<KernelCost> backward(const ModelGraph& g, u32 block, u32 piece, Inside inside) {
+  Recording r(g, block, piece);
   block_backward(r.context, {.windows = r.windows,
                              .batch = r.batch(),
                              .input = r.memory.values(g.activations),
@@ -98,8 +99,19 @@ std::vector<KernelCost> backward(const ModelGraph& g, u32 block, Inside inside) 
                              .layer_inputs_grad = r.memory.values(g.activations),
                              .shared_keys_grad = r.memory.values(g.activations),
                              .grad_accum = r.gradients,
+                             .past = r.memory.array<std::byte>(),
                              .workspace = r.memory.array<std::byte>(),
                              .objective = {.sums = r.memory.array<Sums>()}});
+  return r.recorder.take();
+}
+
+std::vector<KernelCost> recall(const ModelGraph& g, u32 block, u32 piece) {
+  Recording r(g, block, piece);
+  block_recall(r.context, {.windows = r.windows,
+                           .batch = r.batch(),
+                           .input = r.memory.values(g.activations),
+                           .past = r.memory.array<std::byte>(),
+                           .workspace = r.memory.array<std::byte>()});
   return r.recorder.take();
 }
 
@@ -139,17 +151,37 @@ u64 flops_of(const std::vector<KernelCost>& kernels) {
 
 }  // namespace
 
+// Nothing is kept of tiles, so their recompute is a part of the backward.
 void record_costs(ModelGraph& graph, u32 index) {
   Block& block = graph.blocks[index];
-  block.forward_kernels = forward(graph, index);
-  // Nothing is kept of tiles, so their recompute is a part of the backward.
   const bool tiled = graph.batch.tiled();
-  block.backward_kernels = backward(graph, index, tiled ? Inside::recomputed : Inside::kept);
-  if (!tiled)
-    block.recompute_kernels = without(backward(graph, index, Inside::recomputed), block.backward_kernels);
+  const u32 pieces = graph.batch.pieces();
+  const auto of_pieces = [&](auto of_piece) {
+    std::vector<KernelCost> all;
+    for (u32 piece = 0; piece < pieces; ++piece)
+      for (const KernelCost& cost : of_piece(piece)) all.push_back(cost);
+    return all;
+  };
+  const auto backward_with = [&](Inside inside) {
+    return of_pieces([&](u32 piece) { return backward(graph, index, piece, inside); });
+  };
+  block.forward_kernels = of_pieces([&](u32 piece) { return forward(graph, index, piece); });
+  block.backward_kernels = backward_with(tiled ? Inside::recomputed : Inside::kept);
+  if (!tiled) block.recompute_kernels = without(backward_with(Inside::recomputed), block.backward_kernels);
+  if (block.past.value > 0)
+    block.recall_kernels = of_pieces([&](u32 piece) { return recall(graph, index, piece); });
   block.forward_flops = flops_of(block.forward_kernels);
   block.backward_flops = flops_of(block.backward_kernels);
   block.recompute_flops = flops_of(block.recompute_kernels);
+  block.recall_flops = flops_of(block.recall_kernels);
+  block.piece_shares.clear();
+  for (u32 piece = 0; piece < pieces && pieces > 1; ++piece) {
+    const double rows = static_cast<double>(graph.batch.piece(piece).rows);
+    const u64 flops = flops_of(forward(graph, index, piece));
+    block.piece_shares.push_back(block.forward_flops == 0
+                                     ? rows / static_cast<double>(graph.batch.rows())
+                                     : static_cast<double>(flops) / static_cast<double>(block.forward_flops));
+  }
 }
 
 void record_matrix_costs(ModelGraph& graph) {

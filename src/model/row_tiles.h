@@ -1,5 +1,5 @@
-// Calls of a block's code tile by tile (BatchShape::tile_tokens). What a block's code sees of a tile are the
-// same arguments, with arrays that begin with the tile's first row.
+// Calls of a block's code tile by tile (BatchShape::tile_tokens), for the tiles of a piece. What a block's
+// code sees of a tile are the same arguments, with arrays that begin with the tile's first row.
 #pragma once
 
 #include "base/check.h"
@@ -14,8 +14,13 @@ inline BlockContext with_tile(const BlockContext& c, const RowTile& tile) {
   return out;
 }
 
+// Rows from the first of the piece.
+inline u64 row_in_piece(const BlockContext& tile) {
+  return tile.tile.first_row - tile.graph.batch.piece(tile.piece).first_row;
+}
+
 inline BlockForward part_of(const BlockContext& tile, BlockForward f) {
-  const u64 row = tile.tile.first_row, elements = row * tile.graph.config.width;
+  const u64 row = tile.tile.first_row, elements = row_in_piece(tile) * tile.graph.config.width;
   CHECK(f.kept == nullptr, tile.block);
   f.batch = f.batch.from_row(row, tile.graph.batch.distribution_numbers);
   f.input = f.input.at(elements);
@@ -26,7 +31,7 @@ inline BlockForward part_of(const BlockContext& tile, BlockForward f) {
 
 // `first`: no tile before it has added to the accumulators.
 inline BlockBackward part_of(const BlockContext& tile, BlockBackward b, bool first) {
-  const u64 row = tile.tile.first_row, elements = row * tile.graph.config.width;
+  const u64 row = tile.tile.first_row, elements = row_in_piece(tile) * tile.graph.config.width;
   CHECK(b.kept == nullptr, tile.block);
   b.batch = b.batch.from_row(row, tile.graph.batch.distribution_numbers);
   b.input = b.input.at(elements);
@@ -41,7 +46,19 @@ template <class Fn>
 void for_tiles(const BlockContext& c, const BlockForward& f, Fn fn) {
   const BatchShape& batch = c.graph.batch;
   if (!batch.tiled()) return fn(c, f);
-  for (u32 t = 0; t < batch.tiles(); ++t) {
+  const RowPiece piece = batch.piece(c.piece);
+  for (u32 t = piece.first_tile; t < piece.end_tile; ++t) {
+    const BlockContext tile = with_tile(c, batch.tile(t));
+    fn(tile, part_of(tile, f));
+  }
+}
+// In the order of backward, which is that of the head's pieces also in an evaluation.
+template <class Fn>
+void for_tiles_from_last(const BlockContext& c, const BlockForward& f, Fn fn) {
+  const BatchShape& batch = c.graph.batch;
+  if (!batch.tiled()) return fn(c, f);
+  const RowPiece piece = batch.piece(c.piece);
+  for (u32 t = piece.end_tile; t-- > piece.first_tile;) {
     const BlockContext tile = with_tile(c, batch.tile(t));
     fn(tile, part_of(tile, f));
   }
@@ -50,9 +67,10 @@ template <class Fn>
 void for_tiles(const BlockContext& c, const BlockBackward& b, Fn fn) {
   const BatchShape& batch = c.graph.batch;
   if (!batch.tiled()) return fn(c, b);
-  for (u32 t = batch.tiles(); t-- > 0;) {
+  const RowPiece piece = batch.piece(c.piece);
+  for (u32 t = piece.end_tile; t-- > piece.first_tile;) {
     const BlockContext tile = with_tile(c, batch.tile(t));
-    fn(tile, part_of(tile, b, t + 1 == batch.tiles()));
+    fn(tile, part_of(tile, b, t + 1 == piece.end_tile));
   }
 }
 

@@ -167,6 +167,7 @@ Plan plan_of(const ModelGraph& graph, const PlanOptions& options, Attempt&& a) {
   plan.state_slots = graph.state_slots;
   plan.micro_batches = options.micro_batches;
   plan.sweeps = a.options.sweeps;
+  plan.pieces = graph.batch.pieces();
   plan.devices = options.devices;
   plan.parallel = options.parallel;
   plan.nodes = options.nodes;

@@ -97,7 +97,7 @@ class ChainArcs {
   }
 
   // The next block's pass over its micro-batches should hide the copy out of a frame.
-  i32 tail_positions() const { return static_cast<i32>(program_.sweep_micro_batches) + 1; }
+  i32 tail_positions() const { return static_cast<i32>(program_.sweep_units()) + 1; }
 
   const Layout& layout_;
   const Program& program_;

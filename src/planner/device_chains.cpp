@@ -65,6 +65,7 @@ DeviceChains::DeviceChains(const ModelGraph& graph, const Layout& layout, const 
       for (const u32 w : block.windows)
         if (w != layout_.lookup.window && (param_passes_[w].empty() || param_passes_[w].back() != i))
           param_passes_[w].push_back(i);
+    if (p.kind == OpKind::recall) continue;
     passes_[(p.sweep * graph_.blocks.size() + p.block) * 2 + (p.kind == OpKind::backward)] = i;
   }
   loads_.resize(program_.options.micro_batches);
@@ -94,8 +95,8 @@ std::vector<DeviceChain> DeviceChains::all() const {
       if (program_.streams(w, cut) && layout_.owns(w, cut)) chains.push_back(visit(w, cut));
   }
   for (const StreamLife& life : program_.lives) {
-    if (is_gradient_stream(graph_.streams[life.stream].kind) && !layers()) continue;
-    for (u32 m = 0; m < micro_batches(); ++m) chains.push_back(stream(life, m));
+    if (is_gradient_stream(graph_.streams[life.stream].kind) && !gradients_leave()) continue;
+    for (u32 u = 0; u < program_.sweep_units(); ++u) chains.push_back(stream(life, u));
   }
   return chains;
 }
@@ -201,12 +202,12 @@ DeviceChain DeviceChains::visit(u32 w, u32 cut) const {
   return chain;
 }
 
-DeviceChain DeviceChains::stream(const StreamLife& life, u32 m) const {
-  DeviceChain chain{.first = layout_.stream(life.stream, m)};
+DeviceChain DeviceChains::stream(const StreamLife& life, u32 unit) const {
+  DeviceChain chain{.first = layout_.stream(life.stream, unit)};
   chain.produced_here = true;
   for (const StreamLife::Run& run : life.runs) {
     const Pass& first = program_.passes[run.first];
-    const Span span = program_.touch(run, m);
+    const Span span = program_.touch(run, unit);
     chain.touches.push_back({.span = span,
                              .device = first.device,
                              .writes = run.writes,
@@ -216,9 +217,9 @@ DeviceChain DeviceChains::stream(const StreamLife& life, u32 m) const {
   return finish(std::move(chain));
 }
 
-Span DeviceChains::kept_span(u32 b, u32 sweep, u32 m) const {
-  const i32 im = static_cast<i32>(m);
-  return {pass(OpKind::forward, b, sweep).first + im, pass(OpKind::backward, b, sweep).first + im};
+Span DeviceChains::kept_span(u32 b, u32 sweep, u32 unit) const {
+  return {program_.position(pass(OpKind::forward, b, sweep), unit),
+          program_.position(pass(OpKind::backward, b, sweep), unit)};
 }
 
 std::vector<std::pair<u32, Span>> DeviceChains::batch_spans(u32 sweep, u32 m) const {
@@ -227,14 +228,16 @@ std::vector<std::pair<u32, Span>> DeviceChains::batch_spans(u32 sweep, u32 m) co
     Span span{loads_[sweep * micro_batches() + m], -1};
     for (const Pass& p : program_.passes)
       if (p.sweep == sweep && p.device == d && reads_batch(graph_, graph_.blocks[p.block]))
-        span.end = p.first + static_cast<i32>(m);
+        for (const u32 unit : {m * program_.options.pieces, (m + 1) * program_.options.pieces - 1})
+          span.end = std::max(span.end, program_.position(p, unit));
     if (span.end >= 0) spans.emplace_back(d, span);
   }
   return spans;
 }
 
 Span DeviceChains::rows_span(u32 sweep, u32 m) const {
-  const i32 position = pass(OpKind::forward, layout_.lookup.block, sweep).first + static_cast<i32>(m);
+  CHECK(program_.options.pieces == 1, program_.options.pieces);
+  const i32 position = program_.position(pass(OpKind::forward, layout_.lookup.block, sweep), m);
   return {position, position};
 }
 
@@ -244,13 +247,13 @@ Span DeviceChains::param_span(u32 w) const {
   return {program_.first_update(w), last};
 }
 
-std::optional<Span> DeviceChains::gradient_stream_span(u32 stream, u32 sweep, u32 m) const {
+std::optional<Span> DeviceChains::gradient_stream_span(u32 stream, u32 sweep, u32 unit) const {
   std::optional<Span> span;
-  if (!is_gradient_stream(graph_.streams[stream].kind) || layers()) return span;
+  if (!is_gradient_stream(graph_.streams[stream].kind) || gradients_leave()) return span;
   for (const StreamLife& life : program_.lives) {
     if (life.stream != stream || life.sweep != sweep) continue;
-    if (!span) span = program_.touch(life.runs.front(), m);
-    span->end = program_.touch(life.runs.back(), m).end;
+    if (!span) span = program_.touch(life.runs.front(), unit);
+    span->end = program_.touch(life.runs.back(), unit).end;
   }
   return span;
 }

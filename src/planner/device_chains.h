@@ -69,20 +69,19 @@ class DeviceChains {
  public:
   DeviceChains(const ModelGraph&, const Layout&, const Program&, const std::vector<bool>& home);
 
-  // Parameters, accumulators, gradients and streams. Not gradient streams, if all blocks run on one device:
-  // then they never leave it.
+  // Parameters, accumulators, gradients and streams. Gradient streams only if they may leave a device.
   std::vector<DeviceChain> all() const;
 
-  // The chain of a stream's content for micro-batch m of its sweep.
-  DeviceChain stream(const StreamLife&, u32 m) const;
-  Span kept_span(u32 block, u32 sweep, u32 m) const;
+  // The chain of a stream's content for a piece of its sweep.
+  DeviceChain stream(const StreamLife&, u32 unit) const;
+  Span kept_span(u32 block, u32 sweep, u32 unit) const;
   // By device that reads it.
   std::vector<std::pair<u32, Span>> batch_spans(u32 sweep, u32 m) const;
   // Rows that are looked up are read by the embedding's forward.
   Span rows_span(u32 sweep, u32 m) const;
   // From the first to the last use of a gradient stream in a sweep; none: another stream, or no op uses it,
   // or it is among the chains.
-  std::optional<Span> gradient_stream_span(u32 stream, u32 sweep, u32 m) const;
+  std::optional<Span> gradient_stream_span(u32 stream, u32 sweep, u32 unit) const;
   // For parameters that die: from the update to the last use, and at least until a drain has ended.
   Span param_span(u32 window) const;
   // The device of the blocks that read the window; none: they run on several. With data over devices 0.
@@ -97,12 +96,16 @@ class DeviceChains {
   }
   bool sharded() const { return layout_.replicas > 1; }
   bool layers() const { return program_.options.parallel == Parallel::layers; }
+  // True if gradient streams may leave their device: blocks run on several, or micro-batches are cut into
+  // pieces.
+  bool gradients_leave() const { return layers() || program_.options.pieces > 1; }
   // Devices whose arcs differ.
   u32 arenas() const { return layers() ? layout_.devices : 1; }
   bool passes_parts() const { return layout_.nodes > 1; }
   u32 sweeps() const { return program_.options.sweeps; }
   u32 head() const { return static_cast<u32>(graph_.blocks.size()) - 1; }
   u32 micro_batches() const { return program_.sweep_micro_batches; }
+  u32 units() const { return program_.sweep_units(); }
 
  private:
   const Pass& pass(OpKind, u32 block, u32 sweep) const;

@@ -18,6 +18,7 @@ class DevicePlanner {
         layout_(in.layout),
         program_(in.program),
         micro_batches_(in.program.sweep_micro_batches),
+        units_(in.program.sweep_units()),
         home_bytes_least_(options.home_bytes_least),
         shortage_(options.shortage != nullptr ? *options.shortage : HostShortage{}),
         within_least_(options.within_least),
@@ -25,7 +26,7 @@ class DevicePlanner {
     const Bytes budget = in.options.budgets.device, taken = in.options.device_reserved + options.shrink;
     budget_ = budget > taken ? budget - taken : Bytes{0};
     out_.home.assign(graph_.windows.size(), false);
-    out_.keep.assign(graph_.blocks.size() * micro_batches_, false);
+    out_.keep.assign(graph_.blocks.size() * units_, false);
   }
 
   DeviceTier plan() {
@@ -115,22 +116,29 @@ class DevicePlanner {
   // Arcs of workspace, batches, gradient streams, and windows that rest here.
   std::vector<Arc> fixed_arcs() const {
     std::vector<Arc> arcs;
-    for (u32 d = 0; d < touched_.arenas(); ++d)
+    for (u32 d = 0; d < touched_.arenas(); ++d) {
       arcs.push_back(permanent(offset_id(layout_.workspace, d), 1, d));
+      if (layout_.past != ChunkId{none}) arcs.push_back(permanent(offset_id(layout_.past, d), 1, d));
+    }
     for (u32 s = 0; s < touched_.sweeps(); ++s)
       for (u32 m = 0; m < micro_batches_; ++m) {
         const Bytes batch = layout_.bytes(layout_.batch[m], 1);
         for (const auto& [device, span] : touched_.batch_spans(s, m))
           arcs.push_back({.first = layout_.batch[m], .bytes = batch, .span = span, .device = device});
         if (layout_.lookup.on()) arcs.push_back(rows_arc(s, m));
-        for (u32 stream = 0; layout_.trains && stream < graph_.streams.size(); ++stream)
-          if (const std::optional<Span> span = touched_.gradient_stream_span(stream, s, m))
-            arcs.push_back({.first = layout_.stream(stream, m),
-                            .bytes = layout_.bytes(layout_.stream(stream, m), 1),
-                            .span = *span});
+        for (u32 piece = 0; piece < program_.options.pieces; ++piece)
+          add_gradient_streams(s, m * program_.options.pieces + piece, arcs);
       }
     for (const Arc& arc : home_arcs()) arcs.push_back(arc);
     return arcs;
+  }
+
+  void add_gradient_streams(u32 sweep, u32 unit, std::vector<Arc>& arcs) const {
+    for (u32 stream = 0; layout_.trains && stream < graph_.streams.size(); ++stream)
+      if (const std::optional<Span> span = touched_.gradient_stream_span(stream, sweep, unit))
+        arcs.push_back({.first = layout_.stream(stream, unit),
+                        .bytes = layout_.bytes(layout_.stream(stream, unit), 1),
+                        .span = *span});
   }
 
   // A sweep's rows come after those of the sweep before were read.
@@ -382,17 +390,17 @@ class DevicePlanner {
     for (u32 b = touched_.head(); b-- > program_.last_backward_block;) {
       const u32 device = program_.options.device_of(b);
       Profile& used = all_used[device];
-      for (u32 m = 0; m < micro_batches_; ++m) {
+      for (u32 u = 0; u < units_; ++u) {
         const Bytes bytes = graph_.blocks[b].kept;
         if (bytes.value == 0 || is_full[device]) continue;
-        const Bytes frame = layout_.bytes(layout_.kept[b * micro_batches_ + m], 1);
+        const Bytes frame = layout_.bytes(layout_.kept[b * units_ + u], 1);
         Bytes peak{};
         for (u32 s = 0; s < touched_.sweeps(); ++s)
-          peak = std::max(peak, used.peak(touched_.kept_span(b, s, m)));
+          peak = std::max(peak, used.peak(touched_.kept_span(b, s, u)));
         is_full[device] = !forced && peak + frame > room;
         if (is_full[device]) continue;
-        for (u32 s = 0; s < touched_.sweeps(); ++s) used.add(touched_.kept_span(b, s, m), frame);
-        out_.keep[b * micro_batches_ + m] = true;
+        for (u32 s = 0; s < touched_.sweeps(); ++s) used.add(touched_.kept_span(b, s, u), frame);
+        out_.keep[b * units_ + u] = true;
       }
     }
   }
@@ -403,12 +411,12 @@ class DevicePlanner {
     out_.arcs = fixed_arcs();
     for (u32 s = 0; s < touched_.sweeps(); ++s)
       for (u32 b = 0; b <= touched_.head(); ++b)
-        for (u32 m = 0; m < micro_batches_; ++m)
-          if (out_.keep[b * micro_batches_ + m]) {
-            const ChunkId id = layout_.kept[b * micro_batches_ + m];
+        for (u32 u = 0; u < units_; ++u)
+          if (out_.keep[b * units_ + u]) {
+            const ChunkId id = layout_.kept[b * units_ + u];
             out_.arcs.push_back({.first = id,
                                  .bytes = layout_.bytes(id, 1),
-                                 .span = touched_.kept_span(b, s, m),
+                                 .span = touched_.kept_span(b, s, u),
                                  .device = program_.options.device_of(b)});
           }
     for (const DeviceChain& chain : chains_) add_arcs(layout_, program_, chain, out_);
@@ -418,7 +426,7 @@ class DevicePlanner {
   const ModelGraph& graph_;
   const Layout& layout_;
   const Program& program_;
-  u32 micro_batches_;
+  u32 micro_batches_, units_;
   Bytes home_bytes_least_;
   const HostShortage shortage_;
   bool are_homes_fixed_ = false;

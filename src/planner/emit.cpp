@@ -240,6 +240,7 @@ class Emitter {
            .lane = device_lane(LaneKind::compute, device_of_op_),
            .block = op.block,
            .micro_batch = op.micro_batch == none ? none : program_.step_micro_batch(op.micro_batch, replica_),
+           .piece = op.piece,
            .window = op.window,
            .cut = op.cut};
     const u32 m = op.micro_batch == none ? none : op.micro_batch % program_.sweep_micro_batches;
@@ -251,18 +252,11 @@ class Emitter {
                 host_frames_.at(offset_id(layout_.batch[m], replica_), p));
         break;
       case OpKind::forward:
-        begin(out);
-        emit_forward(op, m, p);
-        break;
+      case OpKind::recall:
       case OpKind::backward:
-        if (segment_->kind == SegmentKind::evaluation) {
-          out.kind = OpKind::forward;
-          begin(out);
-          emit_forward(op, m, p);
-        } else {
-          begin(out);
-          emit_backward(op, m, p);
-        }
+        if (segment_->kind == SegmentKind::evaluation) out.kind = OpKind::forward;
+        begin(out);
+        emit_pass(op, out.kind, m, p);
         break;
       case OpKind::gradient:
         begin(out);
@@ -339,38 +333,42 @@ class Emitter {
       device_operand(w == layout_.lookup.window ? layout_.rows[m] : layout_.windows[w].param, Access::read,
                      p);
   }
-  void stream(const StreamUse& use, u32 m, i32 p) {
-    device_operand(layout_.stream(use.stream, m), use.access, p);
+  void stream(const StreamUse& use, const ProgramOp& op, i32 p) {
+    device_operand(layout_.stream(use.stream, program_.unit(op)), use.access, p);
   }
-  u64 at(u32 block, u32 m) const { return u64{block} * program_.sweep_micro_batches + m; }
-
-  void emit_forward(const ProgramOp& op, u32 m, i32 p) {
-    if (reads_batch(graph_, graph_.blocks[op.block])) device_operand(layout_.batch[m], Access::read, p);
-    params(op.block, m, p);
-    for (const StreamUse& use : graph_.blocks[op.block].forward_streams) stream(use, m, p);
-    if (device_.keep[at(op.block, m)] && segment_->kind != SegmentKind::evaluation)
-      device_operand(layout_.kept[at(op.block, m)], Access::write, p);
-    workspace(p);
-    if (is_head(op.block)) make_scalars(device_of_op_, p);
+  u64 kept_of(const ProgramOp& op) const {
+    return u64{op.block} * program_.sweep_units() + program_.unit(op);
+  }
+  void past(const ProgramOp& op, i32 p) {
+    if (graph_.blocks[op.block].past.value == 0) return;
+    const bool begins = op.piece == 0 && op.kind != OpKind::backward;
+    device_operand(offset_id(layout_.past, layers() ? device_of_op_ : 0),
+                   begins ? Access::write : Access::read_write, p);
   }
 
-  void emit_backward(const ProgramOp& op, u32 m, i32 p) {
-    if (reads_batch(graph_, graph_.blocks[op.block])) device_operand(layout_.batch[m], Access::read, p);
-    if (graph_.blocks[op.block].kind != BlockKind::embedding) params(op.block, m, p);
-    const auto& uses = graph_.blocks[op.block].backward_streams;
-    const auto is_gradient = [&](const StreamUse& use) {
-      return is_gradient_stream(graph_.streams[use.stream].kind);
+  // An op of a block's pass. `kind`: in an evaluation the head's backward is a forward.
+  void emit_pass(const ProgramOp& op, OpKind kind, u32 m, i32 p) {
+    const Block& block = graph_.blocks[op.block];
+    const bool backward = kind == OpKind::backward;
+    if (reads_batch(graph_, block)) device_operand(layout_.batch[m], Access::read, p);
+    if (!backward || block.kind != BlockKind::embedding) params(op.block, m, p);
+    const auto& uses = kind == OpKind::forward ? block.forward_streams : block.backward_streams;
+    const auto streams = [&](bool gradients) {
+      for (const StreamUse& use : uses)
+        if (is_gradient_stream(graph_.streams[use.stream].kind) == gradients) stream(use, op, p);
     };
-    for (const StreamUse& use : uses)
-      if (!is_gradient(use)) stream(use, m, p);
-    if (device_.keep[at(op.block, m)]) device_operand(layout_.kept[at(op.block, m)], Access::read, p);
-    for (const StreamUse& use : uses)
-      if (is_gradient(use)) stream(use, m, p);
-    for (u32 w : graph_.blocks[op.block].windows) {
-      if (!layout_.windows[w].trains) continue;
-      device_operand(layout_.windows[w].local_accum[use_of(graph_, op.block, w)],
-                     op.first_accumulation ? Access::write : Access::read_write, p);
+    streams(false);
+    const bool keeps = kind != OpKind::recall && segment_->kind != SegmentKind::evaluation;
+    if (keeps && device_.keep[kept_of(op)])
+      device_operand(layout_.kept[kept_of(op)], backward ? Access::read : Access::write, p);
+    if (backward) {
+      streams(true);
+      for (u32 w : block.windows)
+        if (layout_.windows[w].trains)
+          device_operand(layout_.windows[w].local_accum[use_of(graph_, op.block, w)],
+                         op.first_accumulation ? Access::write : Access::read_write, p);
     }
+    past(op, p);
     workspace(p);
     if (is_head(op.block)) make_scalars(device_of_op_, p);
   }

@@ -57,7 +57,7 @@ Bytes device_least(const ModelGraph& graph, const PlanOptions& options) {
     }
     most = std::max(most, block.kind == BlockKind::embedding ? std::max(params, sums) : params + sums);
   }
-  return most + largest_workspace(graph) + options.device_reserved;
+  return most + largest_workspace(graph) + largest_past(graph) + options.device_reserved;
 }
 
 // Least bytes of a node's state. Every node holds all parameters; of the rest it may own next to nothing.
@@ -67,7 +67,7 @@ Bytes state_of(const ModelGraph& graph, const PlanOptions& options) {
   return state;
 }
 
-// Bytes of one micro-batch's streams that backward reads from forward.
+// Bytes of one piece's streams that backward reads from forward.
 Bytes saved_for_backward(const ModelGraph& graph) {
   std::vector<bool> saved(graph.streams.size(), false);
   for (u32 b = last_backward_block(graph); trains(graph) && b < graph.blocks.size(); ++b)
@@ -82,7 +82,8 @@ Bytes saved_for_backward(const ModelGraph& graph) {
 // Least bytes of all tiers together: the state, and beside it, at the end of a forward, the streams for
 // backward; between two sweeps, the sums of every window of every replica.
 Bytes held_at_once(const ModelGraph& graph, const PlanOptions& options, u32 sweeps) {
-  const Bytes streams = saved_for_backward(graph) * (options.micro_batches / options.nodes / sweeps);
+  const Bytes streams =
+      saved_for_backward(graph) * graph.batch.pieces() * (options.micro_batches / options.nodes / sweeps);
   const Bytes sums = trained_sum_of(graph, Kind::grad_accum);
   return state_of(graph, options) + std::max(streams, sweeps > 1 ? sums * options.replicas() : Bytes{0});
 }

@@ -64,8 +64,7 @@ void FitShape::list_candidates(SearchWork* work) {
     resident = *candidates_[0].need;
     for (u32 w = 0; w < graph_->windows.size(); ++w)
       resident += parts_->layout.bytes(parts_->layout.windows[w].param, parts_->layout.windows[w].cuts);
-    for (const Stream& stream : graph_->streams)
-      resident += stream.bytes * parts_->program.sweep_micro_batches;
+    for (const Stream& stream : graph_->streams) resident += stream.bytes * parts_->program.sweep_units();
   }
   list_budgets(resident);
   list_homes(resident);

@@ -179,7 +179,7 @@ class HostPlanner {
     // With layers over devices, passes on all devices run at once: content that comes later in the order of
     // positions should not wait for the bytes of content that another device takes.
     if (program_.options.parallel == Parallel::layers && !chain.persistent)
-      group.arc.tail = static_cast<i32>(layout_.devices * program_.sweep_micro_batches);
+      group.arc.tail = static_cast<i32>(layout_.devices * program_.sweep_units());
     return group;
   }
 

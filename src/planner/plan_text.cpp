@@ -36,6 +36,7 @@ void print_op(Out out, const Plan& plan, const Segment& segment, u32 i) {
   fmt::format_to(out, "{:>6} {:<10} {:<10}", i, lane, name(op.kind));
   if (op.block != none) fmt::format_to(out, " b{}", op.block);
   if (op.micro_batch != none) fmt::format_to(out, " m{}", op.micro_batch);
+  if (plan.pieces > 1 && is_of_piece(op.kind)) fmt::format_to(out, ".{}", op.piece);
   if (is_net(op.lane.kind)) fmt::format_to(out, " {} {}", op.kind == OpKind::send ? "to" : "from", op.peer);
   if (op.steps_back != 0) fmt::format_to(out, " step-{}", op.steps_back);
   if (op.persists) fmt::format_to(out, " persists");

@@ -95,6 +95,7 @@ bool looks_up(const ModelGraph& graph, const PlanOptions& options) {
   const u32 table = lookup_window(graph);
   if (table == none || options.home == HomePolicy::device || options.lookup == LookupPolicy::off)
     return false;
+  if (graph.batch.pieces() > 1) return false;  // rows are those of a whole micro-batch
   const Window& window = graph.windows[table];
   if (values_bytes(window.tensors[0].shape[1], graph.precision) > looked_up_row_bytes_max) return false;
   const Bytes bytes{values_bytes(window.elements, graph.precision)};

@@ -12,6 +12,7 @@ class Builder {
   Builder(const ModelGraph& graph, const Layout& layout, const ProgramOptions& options)
       : graph_(graph), layout_(layout) {
     program_.options = options;
+    program_.options.pieces = graph.batch.pieces();
     program_.last_backward_block = last_backward_block(graph);
     program_.sweep_micro_batches = options.micro_batches / options.sweeps;
     program_.update.resize(graph.windows.size());
@@ -67,18 +68,36 @@ class Builder {
     }
   }
 
+  // Adds a pass, with recall before backward if the block has a past.
   void add_pass(OpKind kind, u32 block, u32 sweep) {
-    const u32 device = program_.options.device_of(block);
-    Pass pass{.kind = kind, .block = block, .sweep = sweep, .first = program_.positions(), .device = device};
-    for (u32 m = 0; m < program_.sweep_micro_batches; ++m)
-      add({.kind = kind,
-           .block = block,
-           .micro_batch = sweep * program_.sweep_micro_batches + m,
-           .sweep = sweep,
-           .first_accumulation = sweep == 0 && m == 0,
-           .device = device});
-    pass.last = program_.positions() - 1;
+    const u32 pieces = program_.options.pieces;
+    const bool recalls = kind == OpKind::backward && graph_.blocks[block].past.value > 0 && layout_.trains;
+    Pass pass{.kind = kind,
+              .block = block,
+              .sweep = sweep,
+              .first = program_.positions(),
+              .device = program_.options.device_of(block),
+              .stride = static_cast<i32>(recalls ? 2 * pieces : pieces)};
+    Pass recall = pass;
+    recall.kind = OpKind::recall;
+    if (recalls) pass.first += static_cast<i32>(pieces);
+    for (u32 m = 0; m < program_.sweep_micro_batches; ++m) {
+      for (u32 piece = 0; piece < pieces && recalls; ++piece) recall.last = add_op(recall, m, piece);
+      for (u32 i = 0; i < pieces; ++i)
+        pass.last = add_op(pass, m, kind == OpKind::backward ? pieces - 1 - i : i);
+    }
+    if (recalls) program_.passes.push_back(recall);
     program_.passes.push_back(pass);
+  }
+
+  i32 add_op(const Pass& pass, u32 m, u32 piece) {
+    return add({.kind = pass.kind,
+                .block = pass.block,
+                .micro_batch = pass.sweep * program_.sweep_micro_batches + m,
+                .piece = piece,
+                .sweep = pass.sweep,
+                .first_accumulation = pass.sweep == 0 && m == 0 && piece + 1 == program_.options.pieces,
+                .device = pass.device});
   }
 
   void add_lives() {
@@ -88,6 +107,7 @@ class Builder {
       const Block& block = graph_.blocks[pass.block];
       const auto& uses = pass.kind == OpKind::forward ? block.forward_streams : block.backward_streams;
       for (const StreamUse& use : uses) {
+        if (pass.kind == OpKind::recall && is_gradient_stream(graph_.streams[use.stream].kind)) continue;
         if (is_gradient_stream(graph_.streams[use.stream].kind) && !layout_.trains) continue;
         add_use(lives[u64{pass.sweep} * graph_.streams.size() + use.stream], i, use);
       }
@@ -101,7 +121,8 @@ class Builder {
     if (use.access == Access::write) lives.push_back({.stream = use.stream, .sweep = pass.sweep});
     CHECK(!lives.empty(), use.stream, pass.block);
     std::vector<StreamLife::Run>& runs = lives.back().runs;
-    const bool goes_on = !runs.empty() && runs.back().last + 1 == i &&
+    // All pieces of a long sequence need not be on the device from one block's pass to the next.
+    const bool goes_on = program_.options.pieces == 1 && !runs.empty() && runs.back().last + 1 == i &&
                          program_.passes[i - 1].kind == pass.kind &&
                          program_.passes[i - 1].device == pass.device;
     if (!goes_on) runs.push_back({.first = i});

@@ -12,6 +12,7 @@ namespace tidepool {
 struct ProgramOptions {
   u32 micro_batches = 1;  // per step and replica
   u32 sweeps = 1;         // divides micro_batches
+  u32 pieces = 1;         // of a micro-batch; filled in by make_program()
   bool clipping = true;
   u32 devices = 1;  // of each node
   Parallel parallel = Parallel::data;
@@ -27,6 +28,7 @@ struct ProgramOp {
   OpKind kind{};
   u32 block = none;
   u32 micro_batch = none;  // number within the step, of each replica
+  u32 piece = 0;
   u32 sweep = 0;
   u32 window = none;
   u32 cut = none;
@@ -34,13 +36,16 @@ struct ProgramOp {
   u32 device = 0;                   // layers over devices: where it runs
 };
 
-// Pass is one block's run over all micro-batches of a sweep, as positions [first, last].
+// Pass is one block's run over all micro-batches of a sweep, as positions [first, last]. Of a block with a
+// past, two passes alternate: for each micro-batch recall, piece by piece, and then backward, from the last
+// piece to the first.
 struct Pass {
-  OpKind kind{};  // forward or backward
+  OpKind kind{};  // forward, recall or backward
   u32 block = none;
   u32 sweep = 0;
   i32 first = 0, last = 0;
   u32 device = 0;  // layers over devices: where it runs
+  i32 stride = 1;  // positions from a micro-batch to the next
 };
 
 // StreamLife is one content of a stream within a sweep: made by the first of its passes, last used by the
@@ -48,7 +53,8 @@ struct Pass {
 struct StreamLife {
   u32 stream = none;
   u32 sweep = 0;
-  // Passes without another pass between them, forward and backward apart, on one device. Between two runs,
+  // Passes without another pass between them, forward and backward apart, on one device; with pieces one pass.
+  // Between two runs,
   // content may leave the device, and if they run on different devices it must.
   struct Run {
     u32 first = 0, last = 0;  // indices into Program::passes
@@ -101,9 +107,20 @@ struct Program {
   i32 first_direction(u32 window) const;
   i32 first_update(u32 window) const;
   i32 last_update(u32 window) const;
-  // Positions of the first and the last op of a run for micro-batch m of the sweep.
-  Span touch(const StreamLife::Run& run, u32 m) const {
-    return {passes[run.first].first + static_cast<i32>(m), passes[run.last].first + static_cast<i32>(m)};
+  // Pieces of a sweep are numbered from micro-batch to micro-batch.
+  u32 sweep_units() const { return sweep_micro_batches * options.pieces; }
+  u32 unit(const ProgramOp& op) const {
+    return op.micro_batch % sweep_micro_batches * options.pieces + op.piece;
+  }
+  // Position of a pass's op for a piece of its sweep.
+  i32 position(const Pass& pass, u32 unit) const {
+    const i32 piece = static_cast<i32>(unit % options.pieces), pieces = static_cast<i32>(options.pieces);
+    const i32 before = pass.first + static_cast<i32>(unit / options.pieces) * pass.stride;
+    return before + (pass.kind == OpKind::backward ? pieces - 1 - piece : piece);
+  }
+  // Positions of the first and the last op of a run for a piece of the sweep.
+  Span touch(const StreamLife::Run& run, u32 unit) const {
+    return {position(passes[run.first], unit), position(passes[run.last], unit)};
   }
   u32 step_micro_batch(u32 of_replica, u32 replica) const {
     return (of_replica * options.nodes + options.node) * options.replicas() + replica;

@@ -100,7 +100,8 @@ std::vector<u64> candidate_chunk_elements(const ModelGraph& graph, const PlanOpt
 u64 PlanSize::ops() const { return ops_per_pass * passes + ops_per_chunk_set * chunk_sets; }
 
 PlanSize plan_size(const ModelGraph& graph, const PlanOptions& options, u64 chunk_elements) {
-  return {.passes = u64{options.micro_batches / options.nodes} * (2 * graph.blocks.size() + 1),
+  return {.passes = u64{options.micro_batches / options.nodes} * graph.batch.pieces() *
+                    (2 * graph.blocks.size() + 1),
           .chunk_sets = chunk_sets(graph, chunk_elements)};
 }
 

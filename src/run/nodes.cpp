@@ -177,11 +177,17 @@ std::vector<std::string> clear_absent_nodes(const Config& config) {
   return lines;
 }
 
-Result<void> agree_on_groups(Transport& transport, Config& config) {
-  TRY_ASSIGN(const auto all, exchange_numbers(transport, std::vector<u64>{experts_per_group(config)}));
-  u64 least = all[0][0];
-  for (const std::vector<u64>& one : all) least = std::min(least, one[0]);
-  if (least > 0) config.memory.experts_per_group = static_cast<u32>(least);
+Result<void> agree_on_sizes(Transport& transport, Config& config) {
+  const std::vector<u64> mine = {experts_per_group(config), piece_tokens(config)};
+  TRY_ASSIGN(const auto all, exchange_numbers(transport, mine));
+  const auto least = [&](u64 which) {
+    u64 size = 0;  // 0: all
+    for (const std::vector<u64>& one : all)
+      if (one[which] != 0 && (size == 0 || one[which] < size)) size = one[which];
+    return size;
+  };
+  if (least(0) > 0) config.memory.experts_per_group = static_cast<u32>(least(0));
+  if (least(1) > 0) config.memory.piece_tokens = least(1);
   return {};
 }
 

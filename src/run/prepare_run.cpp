@@ -261,7 +261,7 @@ Result<Job> job_of_run(const TrainRequest& request) {
   TRY(check_base_is_named(config));
   TRY(check_output_directory(config));
   look_at_rows(config, !request.resume.empty());
-  if (config.machine.nodes > 1) TRY(agree_on_groups(*request.transport, config));
+  if (config.machine.nodes > 1) TRY(agree_on_sizes(*request.transport, config));
   return make_job(std::move(config));
 }
 

@@ -22,6 +22,7 @@ struct Case {
   bool documents = false;
   std::optional<Precision> sinks{};  // none: no sinks
   bool holes = false;                // prompts that completions share
+  u32 tile_tokens = 0;               // the device computes in tiles
 };
 
 std::string name(const testing::TestParamInfo<Case>& info) {
@@ -35,7 +36,7 @@ std::string name(const testing::TestParamInfo<Case>& info) {
                      c.dropout > 0 ? "_dropout" : "", c.capability, c.shift > 0 ? "_shifted" : "",
                      c.documents ? "_documents" : "",
                      c.sinks ? fmt::format("_sinks_{}", tidepool::name(*c.sinks)) : "") +
-         (c.holes ? "_holes" : "");
+         (c.holes ? "_holes" : "") + (c.tile_tokens != 0 ? fmt::format("_tiles{}", c.tile_tokens) : "");
 }
 
 using Results = AttentionResults;
@@ -153,6 +154,8 @@ class AttentionCudaTest : public CudaTest, public testing::WithParamInterface<Ca
     const DeviceValues dsinks(std::vector<float>(std::max<u64>(host_sinks.size(), 1), dsinks_before),
                               Precision::fp32);
     const Param given_sinks = c.sinks ? Param(sinks.values()) : Param();
+    if (c.tile_tokens != 0)
+      return in_tiles(c, {qkv, dout, starts, holes, given_sinks, c.sinks ? dsinks.values().fp32() : nullptr});
     attention_cuda({.shape = c.shape,
                     .qkv = qkv.values(),
                     .out = out.values(),
@@ -176,6 +179,71 @@ class AttentionCudaTest : public CudaTest, public testing::WithParamInterface<Ca
                             stream_);
     synchronize();
     return results(c.shape, out.now(), lse.now(), dqkv.now(), c.sinks ? dsinks.now() : std::vector<float>());
+  }
+
+  struct TiledInput {
+    const DeviceValues &qkv, &dout;
+    const i32* starts;
+    const KeyHole* holes;
+    Param sinks;
+    float* dsinks;
+  };
+  // Tiles forward in order, and backward from the last to the first. The past has the keys and values of the
+  // whole sequence, of which a tile sees those up to its own.
+  Results in_tiles(const Case& c, const TiledInput& in) {
+    const AttentionShape& s = c.shape;
+    const u64 columns = s.qkv_columns(), key_columns = s.key_columns() + s.value_columns();
+    const DeviceValues past(part_of(in.qkv.given(), columns, s.query_columns(), key_columns), c.precision);
+    const DeviceValues dpast(std::vector<float>(s.tokens * key_columns, 0.0f), Precision::fp32);
+    DeviceValues out(in.dout.given().size(), c.precision), dqkv(in.qkv.given().size(), c.precision);
+    DeviceValues lse(s.lse_elements(), Precision::fp32);
+    const auto of_tile = [&](u32 first) {
+      AttentionShape shape = s;
+      shape.tokens = std::min(c.tile_tokens, s.tokens - first);
+      return shape;
+    };
+    const auto from = [](auto* array, u32 first) { return array == nullptr ? nullptr : array + first; };
+    // The lse of a tile is [NH, tokens of the tile]; tiles follow each other.
+    for (u32 first = 0; first < s.tokens; first += c.tile_tokens)
+      attention_cuda({.shape = of_tile(first),
+                      .tile = {past.values(), first, c.tile_tokens},
+                      .qkv = ConstValues(in.qkv.values()).at(first * columns),
+                      .out = Values(out.values()).at(u64{first} * s.out_columns()),
+                      .lse = lse.values().fp32() + u64{first} * s.heads,
+                      .starts = from(in.starts, first),
+                      .holes = from(in.holes, first),
+                      .sinks = in.sinks},
+                     stream_);
+    for (u32 first = (s.tokens - 1) / c.tile_tokens * c.tile_tokens;; first -= c.tile_tokens) {
+      attention_backward_cuda({.shape = of_tile(first),
+                               .tile = {past.values(), first, c.tile_tokens},
+                               .qkv = ConstValues(in.qkv.values()).at(first * columns),
+                               .out = Values(out.values()).at(u64{first} * s.out_columns()),
+                               .lse = lse.values().fp32() + u64{first} * s.heads,
+                               .dout = ConstValues(in.dout.values()).at(u64{first} * s.out_columns()),
+                               .dqkv = Values(dqkv.values()).at(first * columns),
+                               .dpast = dpast.values().fp32(),
+                               .starts = from(in.starts, first),
+                               .holes = from(in.holes, first),
+                               .sinks = in.sinks,
+                               .dsinks = in.dsinks},
+                              stream_);
+      if (first == 0) break;
+    }
+    synchronize();
+    const std::vector<float> tiled_lse = lse.now(), dkv = dpast.now();
+    std::vector<float> all_lse(tiled_lse.size());
+    for (u32 first = 0; first < s.tokens; first += c.tile_tokens)
+      for (u32 head = 0; head < s.heads; ++head)
+        for (u32 row = 0; row < of_tile(first).tokens; ++row)
+          all_lse[u64{head} * s.tokens + first + row] =
+              tiled_lse[u64{first} * s.heads + u64{head} * of_tile(first).tokens + row];
+    return {out.now(),
+            all_lse,
+            part_of(dqkv.now(), columns, 0, s.query_columns()),
+            part_of(dkv, key_columns, 0, s.key_columns()),
+            part_of(dkv, key_columns, s.key_columns(), s.value_columns()),
+            {}};
   }
 #ifdef CUDA_EMULATED
   // Restarts a device of the case's kind with another order of blocks and threads.
@@ -314,6 +382,21 @@ INSTANTIATE_TEST_SUITE_P(TensorCores, AttentionCudaTest,
                                          Case{one(300, 8, 3, 2), bf16, 0.1f}, Case{one(65, 48, 2), bf16},
                                          Case{one(70, 200), bf16, 0.2f}, Case{one(100, 256), bf16}),
                          name);
+// The last tile is shorter; tiles begin at no multiple of the kernels' blocks.
+INSTANTIATE_TEST_SUITE_P(
+    Tiles, AttentionCudaTest,
+    testing::Values(
+        Case{.shape = one(200, 64, 2), .precision = bf16, .tile_tokens = 64},
+        Case{.shape = grouped(230, 64, 4, 2), .precision = bf16, .tile_tokens = 88},
+        Case{.shape = windowed(200, 64, 50), .precision = fp16, .tile_tokens = 72},
+        Case{.shape = grouped(150, 128, 4, 2),
+             .precision = fp16,
+             .capability = 70,
+             .documents = true,
+             .tile_tokens = 40},
+        Case{.shape = grouped(150, 20, 4, 2), .precision = fp32, .documents = true, .tile_tokens = 61},
+        Case{.shape = grouped(130, 128, 4, 1), .precision = bf16, .holes = true, .tile_tokens = 48}),
+    name);
 INSTANTIATE_TEST_SUITE_P(TensorCoresFp16, AttentionCudaTest,
                          testing::Values(Case{one(2, 64), fp16}, Case{one(65, 64, 2), fp16, 0, 75},
                                          Case{one(200, 64, 2, 2), fp16, 0.1f}, Case{one(97, 72), fp16, 0, 75},

@@ -42,6 +42,7 @@ struct Group {
   ObjectiveType objective = ObjectiveType::next_token;
   LookupPolicy lookup = LookupPolicy::automatic;
   bool branches = false;  // experts beside the dense MLP
+  bool tiled = false;     // sequences are cut into tiles
 };
 
 std::string group_name(const ::testing::TestParamInfo<Group>& info) {
@@ -58,7 +59,8 @@ std::string group_name(const ::testing::TestParamInfo<Group>& info) {
          (info.param.objective == ObjectiveType::next_token
               ? ""
               : fmt::format("_{}", name(info.param.objective))) +
-         (info.param.lookup == LookupPolicy::on ? "_lookup" : "") + (info.param.branches ? "_branches" : "");
+         (info.param.lookup == LookupPolicy::on ? "_lookup" : "") + (info.param.branches ? "_branches" : "") +
+         (info.param.tiled ? "_tiles" : "");
 }
 
 Group of_rule(Optim optim, Group group) {
@@ -85,6 +87,11 @@ Group of_lookup(Group group) {
 // Gemma 4 with experts beside the dense MLP.
 Group of_branches(Group group) {
   group.family = Family::gemma4_text, group.branches = true;
+  return group;
+}
+
+Group of_tiles(Group group) {
+  group.tiled = true;
   return group;
 }
 
@@ -138,6 +145,7 @@ Config group_config(const Group& group, const TrainDir& dir) {
     if (compares && !group.lora) c.model_directory = test::made_base(dir, c.model);
     c = test::preference(std::move(c), dir, group.objective, compares ? c.model_directory : "");
   }
+  if (group.tiled) c.train.tile_tokens = div_up(c.train.sequence_length, 7u);
   return c;
 }
 
@@ -159,7 +167,7 @@ TEST_P(Placement, ChangesNoBit) {
   std::optional<Numbers> first;
   const Config common = group_config(GetParam(), dir);
   const bool with_experts = common.model.experts.count != 0;
-  const std::vector<Row> rows = test::placement_rows(GetParam().accumulation, with_experts);
+  const std::vector<Row> rows = test::placement_rows(GetParam().accumulation, with_experts, GetParam().tiled);
   for (const Row& row : rows) {
     Config config = placed(row, common);
     SCOPED_TRACE(how_to_repeat(config));
@@ -193,7 +201,14 @@ INSTANTIATE_TEST_SUITE_P(
         Group{Precision::fp32, 2, true, 1, Family::llama}, Group{Precision::bf16, 1, true, 1, Family::llama},
         Group{Precision::bf16, 2, false, 1, Family::qwen3}, Group{Precision::fp32, 2, true, 2, Family::qwen3},
         Group{Precision::bf16, 2, true, 2, Family::phi3},
-        Group{Precision::bf16, 2, true, 1, Family::gemma3_text},
+        Group{Precision::bf16, 2, true, 1, Family::gemma3_text}, of_tiles({Precision::fp32, 2, true}),
+        of_tiles({Precision::bf16, 1, false, 1, Family::llama}),
+        of_tiles({Precision::fp16, 4, true, 1, Family::qwen3}),
+        of_tiles({Precision::fp32, 2, true, 2, Family::gemma3_text}),
+        of_tiles({Precision::bf16, 4, true, 2, Family::llama, false, AdapterForm::none, Parallel::layers}),
+        of_tiles({Precision::fp32, 2, true, 1, Family::qwen3, true}),
+        of_tiles({Precision::bf16, 2, true, 1, Family::llama, false, AdapterForm::none, Parallel::data,
+                  Optim::muon}),
         Group{Precision::fp32, 1, true, 1, Family::qwen3_moe},
         Group{Precision::bf16, 1, false, 1, Family::qwen3_moe},
         Group{Precision::bf16, 4, true, 1, Family::mixtral},

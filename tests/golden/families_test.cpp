@@ -46,11 +46,12 @@ class Families : public testing::TestWithParam<const char*> {
   // `experts_per_group`: as in build_model(). `tile`: BatchShape::tile_tokens.
   ModelRunner load(u32 experts_per_group = 0, u32 tile = 0) {
     const ModelConfig config = read_model_directory(directory).value();
-    ModelRunner model(build_model(config, Precision::fp32,
-                                  {.sequences = sequences, .tokens = tokens_per_sequence, .tile_tokens = tile},
-                                  Precision::fp32, {}, experts_per_group)
-                          .value(),
-                      *pool);
+    ModelRunner model(
+        build_model(config, Precision::fp32,
+                    {.sequences = sequences, .tokens = tokens_per_sequence, .tile_tokens = tile},
+                    Precision::fp32, {}, experts_per_group)
+            .value(),
+        *pool);
     WeightsWriter writer(model.weights);
     const auto unused = load_weights(directory, model.graph(), writer);
     EXPECT_TRUE(unused) << unused.error().message;

@@ -23,6 +23,7 @@ struct Setting {
   bool clipping = true;
   Optim optim = Optim::adamw_torch;
   ObjectiveType objective = ObjectiveType::next_token;
+  u32 tile_tokens = 0;  // 0: the default
 };
 
 Setting of_objective(ObjectiveType type, Setting setting) {
@@ -69,6 +70,7 @@ TEST_P(RunPlacement, ChangesNoNumberOfNodes) {
   Config nodes = placement_config(dir, "nodes"), one = placement_config(dir, "one");
   nodes.train.max_grad_norm = one.train.max_grad_norm = GetParam().clipping ? 0.5 : 0.0;
   nodes.train.optim = one.train.optim = GetParam().optim;
+  nodes.train.tile_tokens = one.train.tile_tokens = GetParam().tile_tokens;
   one.machine.executor = "cpu:2";
   if (optimizer(GetParam().optim).unit == UnitKind::tensor)  // units are padded
     one.memory.budgets = {Bytes{64 * mib}, Bytes{64 * mib}, Bytes{256 * mib}};
@@ -111,6 +113,10 @@ INSTANTIATE_TEST_SUITE_P(
                 {"memory.home=mixed", "memory.device=24MiB", "memory.host=32MiB"},
                 true,
                 Optim::adafactor},
+        Setting{.name = "Pieces",
+                .all = {"memory.home=disk"},
+                .node_1 = {"memory.piece_tokens=5"},
+                .tile_tokens = 5},
         of_objective(ObjectiveType::dpo, {"DpoOnDisk", {"memory.home=disk", "memory.chunk_size=40KiB"}, {}}),
         of_objective(ObjectiveType::kto, {"KtoMixed", {"memory.home=mixed"}, {"memory.sweeps=2"}}),
         of_objective(ObjectiveType::reward, {"RewardInHost", {"memory.home=host"}, {}}),

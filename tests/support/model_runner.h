@@ -48,6 +48,7 @@ class BasicModelRunner {
       : graph_(std::move(graph)),
         kernels_(std::move(kernels)),
         scratch_(workspace_bytes()),
+        past_(largest_past(graph_).value),
         loss_sum_(sizeof(Sums)),
         router_losses_(sizeof(RouterLosses)),
         expert_tokens_(experts() * sizeof(i64)) {
@@ -129,6 +130,12 @@ class BasicModelRunner {
       for (u32 i = 0; i < graph_.blocks[b].windows.size(); ++i)
         accumulators.push_back(trained(b, i) ? accumulators_[b][i].floats() : nullptr);
       const Streams streams = streams_of(graph_.blocks[b].backward_streams);
+      if (graph_.blocks[b].past.value > 0)
+        block_recall(context(b, options, micro_batch), {.windows = windows,
+                                                        .batch = batch_of(tokens, targets, options),
+                                                        .input = streams.input,
+                                                        .past = past_.get(),
+                                                        .workspace = scratch_.get()});
       block_backward(context(b, options, micro_batch),
                      {.windows = windows,
                       .batch = batch_of(tokens, targets, options),
@@ -142,6 +149,7 @@ class BasicModelRunner {
                       .shared_keys_grad = streams.shared_keys_grad,
                       .grad_accum = accumulators,
                       .accumulate = micro_batch > 0,
+                      .past = past_.get(),
                       .workspace = scratch_.get(),
                       .objective = {.sums = &sums,
                                     .inverse_targets = inverse_targets,
@@ -289,6 +297,7 @@ class BasicModelRunner {
                      .shared_keys = streams.shared_keys,
                      .experts = streams.experts,
                      .kept = options.keep && graph_.blocks[b].kept.value > 0 ? kept_[b].get() : nullptr,
+                     .past = past_.get(),
                      .workspace = scratch_.get()});
     }
   }
@@ -306,7 +315,7 @@ class BasicModelRunner {
 
   ModelGraph graph_;
   std::unique_ptr<Kernels> kernels_;
-  Frame scratch_, loss_sum_, router_losses_, expert_tokens_;
+  Frame scratch_, past_, loss_sum_, router_losses_, expert_tokens_;
   std::deque<Frame> params_, streams_, kept_;   // by window; by stream; by block
   std::deque<std::deque<Frame>> accumulators_;  // by block, use
 };

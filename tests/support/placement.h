@@ -17,7 +17,19 @@
 
 namespace tidepool::test {
 
-enum PlacementFactor : u32 { home, chunk, sweeps, recompute, threads, io, depth, budget, commits, experts };
+enum PlacementFactor : u32 {
+  home,
+  chunk,
+  sweeps,
+  recompute,
+  threads,
+  io,
+  depth,
+  budget,
+  commits,
+  experts,
+  pieces
+};
 
 inline constexpr HomePolicy homes[] = {HomePolicy::device, HomePolicy::host, HomePolicy::disk,
                                        HomePolicy::mixed};
@@ -30,12 +42,13 @@ inline constexpr u64 chunk_factor_with_experts = 5;
 inline constexpr RecomputePolicy recomputes[] = {RecomputePolicy::keep, RecomputePolicy::recompute};
 inline constexpr IoBackend backends[] = {IoBackend::io_uring, IoBackend::threads};
 inline constexpr u32 depths[] = {1, 32};
-inline constexpr u32 group_sizes[] = {1, 3, 8};  // models with experts: of one, of some, of all
-inline constexpr u32 versions[] = {1, 2, 3, 2};  // of the state on disk; the last two speculate
+inline constexpr u32 group_sizes[] = {1, 3, 8};        // models with experts: of one, of some, of all
+inline constexpr u32 versions[] = {1, 2, 3, 2};        // of the state on disk; the last two speculate
+inline constexpr u32 piece_tiles[] = {0, 1, 2, 3, 7};  // sequences of seven tiles: all of them, one, ...
 enum Room : u32 { plenty, tight };
 
 // Two sweeps need two micro-batches. Groups of experts need experts.
-inline std::vector<u32> placement_levels(u32 accumulation, bool with_experts = false) {
+inline std::vector<u32> placement_levels(u32 accumulation, bool with_experts = false, bool tiled = false) {
   return {std::size(homes),
           std::size(chunk_sizes),
           accumulation > 1 ? 2u : 1u,
@@ -45,13 +58,14 @@ inline std::vector<u32> placement_levels(u32 accumulation, bool with_experts = f
           std::size(depths),
           2,
           std::size(versions),
-          with_experts ? u32{std::size(group_sizes)} : 1u};
+          with_experts ? u32{std::size(group_sizes)} : 1u,
+          tiled ? u32{std::size(piece_tiles)} : 1u};
 }
 
 // RETURNS: settings that together hold every value of each factor; with all cases, every pair of values.
 // Tests begin at different rows, so that together they run most of them.
-inline std::vector<Row> placement_rows(u32 accumulation, bool with_experts = false) {
-  std::vector<Row> rows = covering_array(placement_levels(accumulation, with_experts));
+inline std::vector<Row> placement_rows(u32 accumulation, bool with_experts = false, bool tiled = false) {
+  std::vector<Row> rows = covering_array(placement_levels(accumulation, with_experts, tiled));
   if (wants_all_cases()) return rows;
   const std::string_view name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
   return rows_with_each_value(rows, std::accumulate(name.begin(), name.end(), u64{0}));
@@ -89,6 +103,10 @@ inline Config placed(const Row& row, Config c) {
   const bool may_speculate = c.train.precision != Precision::fp16 || c.machine.gpus().empty();
   c.train.speculate = row[commits] >= 2 && may_speculate ? SpeculatePolicy::on : SpeculatePolicy::off;
   c.memory.experts_per_group = group_sizes[row[experts]];
+  if (c.train.tile_tokens != 0)
+    c.memory.piece_tokens = piece_tiles[row[pieces]] == 0
+                                ? c.train.sequence_length * c.train.per_device_train_batch_size
+                                : piece_tiles[row[pieces]] * c.train.tile_tokens;
   if (row[budget] == tight) {
     const Job job = make_job(c).value();
     tighten(job.graph, c, c.memory.budgets.device);

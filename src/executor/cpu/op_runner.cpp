@@ -26,6 +26,9 @@ Result<void> OpRunner::run(const Issue& issue) {
     case OpKind::forward:
       forward(issue);
       break;
+    case OpKind::recall:
+      run_recall(block_, *kernels_[issue.get().lane.device], issue);
+      break;
     case OpKind::backward:
       backward(issue);
       break;
@@ -114,16 +117,17 @@ void OpRunner::forward(const Issue& issue) {
   const Op& op = issue.get();
   Kernels& kernels = *kernels_[op.lane.device];
   if (common_.graph.blocks[op.block].kind != BlockKind::head) return run_forward(block_, kernels, issue, {});
-  Sums sums;
-  const LogitsRequest& asked = common_.logits;
-  const bool wanted = asked.wants(op.micro_batch);
   const u64 index = evaluation_index(common_.plan, issue);
+  Sums sums = common_.evaluation.sums(index);  // pieces add to those of the pieces before
+  const LogitsRequest& asked = common_.logits;
+  const RowPiece piece = common_.graph.batch.piece(op.piece);
+  const bool wanted = asked.wants(op.micro_batch) && asked.row - piece.first_row < piece.rows;
   run_forward(block_, kernels, issue,
               {.sums = &sums,
                .outputs = common_.outputs != nullptr ? common_.outputs->place(index).data() : nullptr,
                .logits = wanted ? asked.logits.data() : nullptr,
-               .logits_row = asked.row});
-  common_.evaluation.add_sums(index, sums);
+               .logits_row = asked.row - static_cast<u32>(piece.first_row)});
+  common_.evaluation.set_sums(index, sums);
 }
 
 void OpRunner::backward(const Issue& issue) {
@@ -131,8 +135,11 @@ void OpRunner::backward(const Issue& issue) {
   ObjectiveBackward objective;
   const BlockKind kind = common_.graph.blocks[op.block].kind;
   if (kind == BlockKind::head) {
-    objective = head_backward(common_.request.source, issue.step,
-                              numbers_.begin_sums(issue.step, op.micro_batch), numbers_.loss_scale());
+    objective =
+        head_backward(common_.request.source, issue.step,
+                      op.piece + 1 == common_.plan.pieces ? numbers_.begin_sums(issue.step, op.micro_batch)
+                                                          : numbers_.sums(issue.step, op.micro_batch),
+                      numbers_.loss_scale());
     const RoutingPlace routing = numbers_.begin_routing(issue.step, op.micro_batch);
     objective.router_losses = routing.losses, objective.expert_tokens = routing.tokens;
   } else if (kind == BlockKind::attention) {

@@ -43,6 +43,9 @@ Result<void> CudaWork::start(const Issue& issue, u32 slot, cudaStream_t stream) 
     case OpKind::forward:
       forward(issue, slot);
       break;
+    case OpKind::recall:
+      run_recall(block_, kernels(issue), issue);
+      break;
     case OpKind::backward:
       backward(issue);
       break;
@@ -80,10 +83,14 @@ Result<void> CudaWork::ended(const Issue& issue, u32 slot, Nanos) {
     TRY(collectives_->health());
   } else if (op.kind == OpKind::forward && is_head(issue)) {
     const DeviceNumbers& of_device = numbers(issue);
-    common_.evaluation.add_sums(evaluation_index(common_.plan, issue), of_device.evaluation_sums(slot));
-    if (common_.outputs != nullptr)
-      std::ranges::copy(of_device.fetched_outputs(slot),
-                        common_.outputs->place(evaluation_index(common_.plan, issue)).begin());
+    const u64 index = evaluation_index(common_.plan, issue);
+    common_.evaluation.set_sums(index, of_device.evaluation_sums(slot));
+    if (common_.outputs != nullptr) {
+      const RowPiece piece = common_.graph.batch.piece(op.piece);
+      const u64 of_row = common_.graph.objective.outputs(), begin = piece.first_row * of_row;
+      std::ranges::copy(of_device.fetched_outputs(slot).subspan(begin, piece.rows * of_row),
+                        common_.outputs->place(index).begin() + static_cast<i64>(begin));
+    }
     if (wants_logits(issue)) std::ranges::copy(of_device.fetched_logits(), common_.logits.logits.begin());
   }
   return {};
@@ -111,18 +118,22 @@ bool CudaWork::is_head(const Issue& issue) const {
   return common_.graph.blocks[issue.get().block].kind == BlockKind::head;
 }
 bool CudaWork::wants_logits(const Issue& issue) const {
-  return common_.logits.wants(issue.get().micro_batch);
+  const RowPiece piece = common_.graph.batch.piece(issue.get().piece);
+  return common_.logits.wants(issue.get().micro_batch) && common_.logits.row - piece.first_row < piece.rows;
 }
+// Of the head's pieces the last comes first.
+bool CudaWork::continues(const Issue& issue) const { return issue.get().piece + 1 != common_.plan.pieces; }
 
 void CudaWork::forward(const Issue& issue, u32 slot) {
   if (!is_head(issue)) return run_forward(block_, kernels(issue), issue, {});
   DeviceNumbers& of_device = numbers(issue);
   const bool wanted = wants_logits(issue);
   run_forward(block_, kernels(issue), issue,
-              {.sums = of_device.begin_evaluation(slot),
+              {.sums = of_device.begin_evaluation(slot, continues(issue)),
                .outputs = common_.outputs != nullptr ? of_device.outputs(slot) : nullptr,
                .logits = wanted ? of_device.logits() : nullptr,
-               .logits_row = common_.logits.row});
+               .logits_row = common_.logits.row -
+                             static_cast<u32>(common_.graph.batch.piece(issue.get().piece).first_row)});
   of_device.fetch_evaluation(slot, wanted);
 }
 
@@ -136,7 +147,9 @@ void CudaWork::backward(const Issue& issue) {
   if (!is_head(issue)) return run_backward(block_, kernels(issue), issue, objective);
   DeviceNumbers& of_device = numbers(issue);
   const u32 micro_batch = issue.get().micro_batch;
-  objective = head_backward(common_.request.source, issue.step, of_device.begin_sums(issue.step, micro_batch),
+  Sums* const sums = continues(issue) ? of_device.sums(issue.step, micro_batch)
+                                      : of_device.begin_sums(issue.step, micro_batch);
+  objective = head_backward(common_.request.source, issue.step, sums,
                             of_device.loss_scale(issue.step, *devices_.front().numbers));
   const RoutingPlace routing = of_device.begin_routing(issue.step, micro_batch);
   objective.router_losses = routing.losses, objective.expert_tokens = routing.tokens;

@@ -41,6 +41,7 @@ class CudaWork final : public StreamWork {
   Kernels& kernels(const Issue& issue) const { return *devices_[issue.get().lane.device].kernels; }
   bool is_head(const Issue&) const;
   bool wants_logits(const Issue&) const;
+  bool continues(const Issue&) const;  // the head's op is not the first of its micro-batch
 
   ExecutorCommon& common_;
   const std::vector<CudaWorkDevice> devices_;

@@ -128,9 +128,9 @@ const float* DeviceNumbers::loss_scale(u64 step, const DeviceNumbers& of_norm) {
 }
 
 Sums* DeviceNumbers::begin_sums(u64 step, u32 micro_batch) {
-  Sums* const sums = device_.sums + u64{slot_of(step)} * micro_batches_ + micro_batch;
-  cudaMemsetAsync(sums, 0, sizeof(Sums), stream_);
-  return sums;
+  Sums* const begun = sums(step, micro_batch);
+  cudaMemsetAsync(begun, 0, sizeof(Sums), stream_);
+  return begun;
 }
 
 // A device's micro-batches come in ascending order, and its first one clears its counts.
@@ -173,10 +173,15 @@ void DeviceNumbers::put_result(u64 step, const StepResult& result) {
   if (first_step_ == 0) first_step_ = step;
 }
 
-Sums* DeviceNumbers::begin_evaluation(u32 slot) {
-  Sums* const sums = device_.evaluations + slot;
-  cudaMemsetAsync(sums, 0, sizeof(Sums), stream_);
-  return sums;
+Sums* DeviceNumbers::begin_evaluation(u32 slot, bool continues) {
+  Sums* const begun = device_.evaluations + slot;
+  if (!continues)
+    cudaMemsetAsync(begun, 0, sizeof(Sums), stream_);
+  else if (slot != last_evaluation_)
+    cudaMemcpyAsync(begun, device_.evaluations + last_evaluation_, sizeof(Sums), cudaMemcpyDeviceToDevice,
+                    stream_);
+  last_evaluation_ = slot;
+  return begun;
 }
 
 void DeviceNumbers::add_gradient(u32 window, u64 begin, u64 elements, const std::byte* grad) {

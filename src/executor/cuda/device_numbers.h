@@ -47,6 +47,9 @@ class DeviceNumbers {
 
   // RETURNS: the accumulators for the sums of a micro-batch, set to zero.
   Sums* begin_sums(u64 step, u32 micro_batch);
+  Sums* sums(u64 step, u32 micro_batch) {
+    return device_.sums + u64{slot_of(step)} * micro_batches_ + micro_batch;
+  }
 
   // Sets the place to zero.
   RoutingPlace begin_routing(u64 step, u32 micro_batch);
@@ -56,8 +59,9 @@ class DeviceNumbers {
   // Copies the routing of the device's micro-batches to the host.
   // REQUIRES: the head's backward of the last of them was enqueued.
   void fetch_routing(u64 step);
-  // RETURNS: the accumulators for an evaluation's sums, by its slot in the lane, set to zero.
-  Sums* begin_evaluation(u32 slot);
+  // RETURNS: the accumulators for an evaluation's sums, by its slot in the lane: zero; if the op `continues`
+  // the micro-batch of the evaluation before, what that has summed.
+  Sums* begin_evaluation(u32 slot, bool continues);
   // [V]: logits of one row.
   float* logits() const { return device_.logits; }
   // [R] of an evaluation's slot; null: the objective has no output.
@@ -117,7 +121,8 @@ class DeviceNumbers {
   const bool several_devices_, several_nodes_;
   const u64 experts_;  // of all layers
   const u64 vocabulary_;
-  const u64 outputs_;  // of an evaluation's micro-batch; 0: none
+  u32 last_evaluation_ = 0;  // slot
+  const u64 outputs_;        // of an evaluation's micro-batch; 0: none
   const NormLayout layout_;
   StepSource& source_;
   const int device_index_;

@@ -21,7 +21,12 @@ EvalResult& EvaluationSums::at(u64 index) {
   return parts_[index];
 }
 
-void EvaluationSums::add_sums(u64 index, const Sums& sums) {
+Sums EvaluationSums::sums(u64 index) {
+  const std::scoped_lock lock(mutex_);
+  return at(index).sums;
+}
+
+void EvaluationSums::set_sums(u64 index, const Sums& sums) {
   const std::scoped_lock lock(mutex_);
   at(index).sums = sums;
 }

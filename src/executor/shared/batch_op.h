@@ -19,7 +19,8 @@ class EvaluationSums {
  public:
   EvaluationSums();
   // `index`: number of the micro-batch among all since the last take().
-  void add_sums(u64 index, const Sums&);
+  Sums sums(u64 index);  // so far
+  void set_sums(u64 index, const Sums&);
   void add_targets(u64 index, u64 targets);
   // `transport`: to the other nodes; null: none. Their parts are added.
   Result<EvalResult> take(Transport* transport = nullptr);  // REQUIRES: at rest

@@ -88,6 +88,7 @@ BlockContext context(const BlockOpParts& parts, Kernels& kernels, const Issue& i
           .seed = parts.seed,
           .step = issue.step,
           .micro_batch = issue.get().micro_batch,
+          .piece = issue.get().piece,
           .training = issue.segment->kind != SegmentKind::evaluation};
 }
 
@@ -112,6 +113,7 @@ void run_forward(const BlockOpParts& parts, Kernels& kernels, const Issue& issue
   f.input = streams.input, f.output = streams.output, f.experts = streams.experts;
   f.layer_inputs = streams.layer_inputs, f.shared_keys = streams.shared_keys;
   f.kept = operands.take_if(Kind::kept).data();
+  f.past = operands.take_if(Kind::past).data();
   f.workspace = operands.take(Kind::workspace).data();
   if (head) {
     CHECK(issue.segment->kind == SegmentKind::evaluation, issue.sequence);
@@ -159,9 +161,27 @@ void run_backward(const BlockOpParts& parts, Kernels& kernels, const Issue& issu
   CHECK(overwritten == 0 || overwritten == trained, overwritten, trained);
   b.grad_accum = std::span(accumulators).first(count);
   b.accumulate = overwritten == 0;
+  b.past = operands.take_if(Kind::past).data();
   b.workspace = operands.take(Kind::workspace).data();
   b.objective = objective;
   block_backward(context(parts, kernels, issue), b);
+}
+
+void run_recall(const BlockOpParts& parts, Kernels& kernels, const Issue& issue) {
+  const Block& block = parts.graph.blocks[issue.get().block];
+  OperandCursor operands(parts.plan, parts.memory, issue);
+  BlockBackward b;
+  if (reads_batch(parts.graph, block)) b.batch = batch_view(parts.graph.batch, operands.take(Kind::batch));
+  std::array<const std::byte*, block_windows_max> windows{};
+  const u32 count = static_cast<u32>(block.windows.size());
+  for (u32 i = 0; i < count; ++i) windows[i] = operands.take(Kind::param).data();
+  b.windows = std::span(windows).first(count);
+  StreamsOfOp streams;
+  take_streams(streams, parts, operands);
+  b.input = streams.input;
+  b.past = operands.take(Kind::past).data();
+  b.workspace = operands.take(Kind::workspace).data();
+  block_recall(context(parts, kernels, issue), b);
 }
 
 void run_orthogonalize(const BlockOpParts& parts, Kernels& kernels, const Issue& issue) {

@@ -27,6 +27,9 @@ void run_forward(const BlockOpParts&, Kernels&, const Issue&, const HeadForward&
 ObjectiveBackward head_backward(const StepSource&, u64 step, Sums*, const float* loss_scale);
 void run_backward(const BlockOpParts&, Kernels&, const Issue&, const ObjectiveBackward&);
 
+// Makes the past of a piece again, before the backward.
+void run_recall(const BlockOpParts&, Kernels&, const Issue&);
+
 // Orthogonalizes each matrix of a chunk set's direction.
 void run_orthogonalize(const BlockOpParts&, Kernels&, const Issue&);
 

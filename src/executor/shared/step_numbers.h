@@ -31,6 +31,7 @@ class StepNumbers {
 
   // RETURNS: the accumulators for the sums of a micro-batch, set to zero.
   Sums* begin_sums(u64 step, u32 micro_batch);
+  Sums* sums(u64 step, u32 micro_batch) { return &steps_[step % steps_kept].sums[micro_batch]; }
 
   // Sets the place to zero.
   RoutingPlace begin_routing(u64 step, u32 micro_batch);

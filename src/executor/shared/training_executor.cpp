@@ -68,8 +68,8 @@ void TrainingExecutor::end_nodes(std::span<const Completion> completions) {
 Result<void> TrainingExecutor::run_at_rest(const Segment& segment, OpId id, u32 times) {
   const Issue issue{.segment = &segment, .op = id, .step = 1};
   const OpKind kind = issue.get().kind;
-  CHECK(kind == OpKind::forward || kind == OpKind::backward || kind == OpKind::gradient ||
-            kind == OpKind::orthogonalize,
+  CHECK(kind == OpKind::forward || kind == OpKind::backward || kind == OpKind::recall ||
+            kind == OpKind::gradient || kind == OpKind::orthogonalize,
         name(kind));
   return lanes_->run_at_rest(issue, times);
 }

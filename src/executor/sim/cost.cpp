@@ -42,6 +42,7 @@ std::vector<BlockSeconds> complete(std::vector<BlockSeconds> blocks, const Model
     if (out.forward == 0) out.forward = seconds(block.forward_kernels);
     if (out.backward == 0) out.backward = backward;
     if (out.backward_recompute == 0) out.backward_recompute = backward + seconds(block.recompute_kernels);
+    if (out.recall == 0) out.recall = seconds(block.recall_kernels);
   }
   return blocks;
 }
@@ -70,6 +71,7 @@ std::vector<std::vector<double>> orthogonalize_seconds(const Plan& plan, const M
 
 CostModel::CostModel(const Plan& plan, const ModelGraph& graph, const Machine& machine, OpSeconds measured)
     : plan_(plan),
+      graph_(graph),
       machine_(machine),
       blocks_(complete(std::move(measured.blocks), graph, machine)),
       orthogonalize_(orthogonalize_seconds(plan, graph, machine, std::move(measured.matrices))) {
@@ -145,12 +147,12 @@ Flow CostModel::flow(const Segment& segment, const Op& op) const {
       flow.need(dram, first);
       break;
     case OpKind::forward:
+    case OpKind::recall:
     case OpKind::backward:
     case OpKind::gradient:
     case OpKind::orthogonalize:
     case OpKind::norm: {
-      const double seconds = op.kind == OpKind::forward || op.kind == OpKind::backward
-                                 ? block_seconds(segment, op)
+      const double seconds = is_of_piece(op.kind) ? block_seconds(segment, op)
                              : op.kind == OpKind::orthogonalize
                                  ? orthogonalize_[op.window][op.cut]
                                  : touched_bytes(segment, op) / machine_.device.memory_bytes_per_s;
@@ -182,10 +184,12 @@ double CostModel::streamed_bytes(const Segment& segment, const Op& op) const {
 double CostModel::block_seconds(const Segment& segment, const Op& op) const {
   if (op.block >= blocks_.size()) return 0;
   const BlockSeconds& block = blocks_[op.block];
-  if (op.kind == OpKind::forward) return block.forward;
+  const double share = graph_.blocks[op.block].share_of(op.piece);
+  if (op.kind == OpKind::forward) return share * block.forward;
+  if (op.kind == OpKind::recall) return block.recall / plan_.pieces;
   bool kept = false;
   for (const Operand& o : segment.operands_of(op)) kept |= plan_.chunk(o.first).kind == Kind::kept;
-  return kept ? block.backward : block.backward_recompute;
+  return share * (kept ? block.backward : block.backward_recompute);
 }
 
 void CostModel::need_copy(Flow& flow, const Op& op, double bytes) const {

@@ -27,6 +27,7 @@ struct BlockSeconds {
   double forward = 0;             // per micro-batch
   double backward = 0;            // inside kept
   double backward_recompute = 0;  // inside recomputed
+  double recall = 0;              // blocks with a past
 };
 
 // OpSeconds are measured times of ops. Empty: predicted from their kernels.
@@ -40,7 +41,7 @@ struct OpSeconds {
 
 class CostModel {
  public:
-  // REQUIRES: the plan outlives this object.
+  // REQUIRES: plan and graph outlive this object.
   CostModel(const Plan&, const ModelGraph&, const Machine&, OpSeconds measured);
 
   // Capacity per second of each resource; for the disk without the gain of mixing.
@@ -74,6 +75,7 @@ class CostModel {
   double disk_rate(bool read, double bytes) const;
 
   const Plan& plan_;
+  const ModelGraph& graph_;
   const Machine machine_;
   const std::vector<BlockSeconds> blocks_;          // by block; no entry is 0
   std::vector<std::vector<double>> orthogonalize_;  // [window][cut]

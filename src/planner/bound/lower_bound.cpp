@@ -348,10 +348,12 @@ class Savings {
   // once for all that read it: that is counted in the first gap.
   void add_stream(const StreamLife& life) {
     const u64 bytes = layout_.chunk(layout_.stream(life.stream, 0)).bytes.value * replicas_;
-    for (u32 m = 0; m < program_.sweep_micro_batches; m += together_) {
-      const u32 end = std::min(m + together_, program_.sweep_micro_batches);
-      const DeviceChain first = chains_.stream(life, m), last = chains_.stream(life, end - 1);
-      for (u32 t = 1; t < first.touches.size(); ++t) add_touch(first, last, t, bytes * (end - m));
+    // Pieces run backward in the other order, so each stands by itself.
+    const u32 together = program_.options.pieces == 1 ? together_ : 1;
+    for (u32 u = 0; u < program_.sweep_units(); u += together) {
+      const u32 end = std::min(u + together, program_.sweep_units());
+      const DeviceChain first = chains_.stream(life, u), last = chains_.stream(life, end - 1);
+      for (u32 t = 1; t < first.touches.size(); ++t) add_touch(first, last, t, bytes * (end - u));
       end_content();
     }
   }

@@ -44,7 +44,7 @@ std::string content_name(const ExplainInput& in, ChunkId first, u32 count) {
   if (c.block != none) text += fmt::format(" of {}", in.graph.blocks[c.block].name);
   if (c.window != none) {
     text += count > 1 ? fmt::format(" cuts {}-{}", c.cut, c.cut + count - 1) : fmt::format(" cut {}", c.cut);
-  } else if (c.kind != Kind::workspace && c.kind != Kind::scalars) {
+  } else if (c.kind != Kind::workspace && c.kind != Kind::past && c.kind != Kind::scalars) {
     text += fmt::format(" m{}", c.instance);
   }
   return text;
@@ -65,6 +65,7 @@ std::string op_name(const ExplainInput& in, const Segment& segment, u32 i) {
   if (op.window != none) text += ", " + in.graph.windows[op.window].name;
   if (op.cut != none) text += fmt::format(" cut {}", op.cut);
   if (op.micro_batch != none) text += fmt::format(", micro-batch {}", op.micro_batch);
+  if (in.plan.pieces > 1 && is_of_piece(op.kind)) text += fmt::format(", piece {}", op.piece);
   if (op.steps_back != 0) text += ", for the step before";
   return text;
 }

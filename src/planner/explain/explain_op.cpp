@@ -24,6 +24,8 @@ std::string why(const ExplainInput& in, const Op& op) {
       return "the next block needs its output";
     case OpKind::backward:
       return "the block before needs the gradient of its input, the updates that of its weights";
+    case OpKind::recall:
+      return "the backward of later pieces needs what this one hands to them, which forward did not keep";
     case OpKind::gradient:
       return "every use of the window has added its part: the sum is rounded once, and measured";
     case OpKind::norm:

@@ -12,6 +12,7 @@
 #include "planner/verify/verify_commit.h"
 #include "planner/verify/verify_lookup.h"
 #include "planner/verify/verify_operands.h"
+#include "planner/verify/verify_pieces.h"
 #include "planner/verify/verify_streams.h"
 #include "planner/verify/verify_units.h"
 
@@ -159,27 +160,31 @@ class Verifier {
     std::vector<u32> forward(blocks * plan_.micro_batches, 0), backward = forward;
     for (u32 i = 0; i < segment.ops.size(); ++i) {
       const Op& op = segment.ops[i];
-      const bool passes = op.kind == OpKind::forward || op.kind == OpKind::backward;
+      const bool passes =
+          op.kind == OpKind::forward || op.kind == OpKind::backward || op.kind == OpKind::recall;
       if (passes) {
-        if (op.block >= blocks || op.micro_batch >= plan_.micro_batches)
-          return fault(describe(plan_, segment.kind, i) + " names no block or micro-batch");
+        if (op.block >= blocks || op.micro_batch >= plan_.micro_batches || op.piece >= plan_.pieces)
+          return fault(describe(plan_, segment.kind, i) + " names no block, micro-batch or piece");
         if (plan_.node_of(op.micro_batch) != plan_.node ||
             plan_.device_of(op.block, op.micro_batch) != op.lane.device)
           return fault(describe(plan_, segment.kind, i) +
                        " runs a block or micro-batch of another node or device");
-        ++(op.kind == OpKind::forward ? forward : backward)[op.block * plan_.micro_batches + op.micro_batch];
+        if (op.kind != OpKind::recall)
+          ++(op.kind == OpKind::forward ? forward
+                                        : backward)[op.block * plan_.micro_batches + op.micro_batch];
       }
       if (passes || op.kind == OpKind::gradient || op.kind == OpKind::reduce_scatter)
         for (const Operand& o : segment.operands_of(op)) TRY(check_fresh(segment, i, o));
     }
-    if (const StreamFault found = check_streams(plan_, graph_, segment); found.op != none)
-      return fault(describe(plan_, segment.kind, found.op) + " " + found.text);
+    for (const StreamFault& found :
+         {check_streams(plan_, graph_, segment), check_pieces(plan_, graph_, segment)})
+      if (found.op != none) return fault(describe(plan_, segment.kind, found.op) + " " + found.text);
     if (!steps || !trains(graph_)) return {};
     const u32 last = last_backward_block(graph_);
     for (u32 b = 0; b < blocks; ++b)
       for (u32 m = 0; m < plan_.micro_batches; ++m) {
         const u64 at = b * plan_.micro_batches + m;
-        const u32 here = plan_.node_of(m) == plan_.node ? 1 : 0;
+        const u32 here = plan_.node_of(m) == plan_.node ? plan_.pieces : 0;
         if (backward[at] != (b >= last ? here : 0u) || forward[at] != (b + 1 == blocks ? 0u : here))
           return fault(
               fmt::format("in {} block {} runs forward {} times and backward {} times for micro-batch {}",
@@ -198,7 +203,7 @@ class Verifier {
         segment.kind == SegmentKind::body && plan_.clipping && graph_.windows[chunk.window].trainable;
     const bool reduced = kind == OpKind::gradient && plan_.replicas() > 1;
     const u32 before = gradient && chunk.instance == 0 ? before_sums_[chunk.window] : 0;
-    const u32 accumulated = before + (reduced ? 1 : plan_.micro_batches_per_replica());
+    const u32 accumulated = before + (reduced ? 1 : plan_.micro_batches_per_replica() * plan_.pieces);
     const u32 expected = gradient ? accumulated : updated ? 1 : 0;
     if (o.version == expected) return {};
     return fault(fmt::format("{} reads {} of window {} at version {}, not {}",

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace tidepool {
@@ -24,7 +25,7 @@ class StreamReplay {
   StreamFault replay() {
     for (u32 i = 0; i < segment_.ops.size(); ++i) {
       const Op& op = segment_.ops[i];
-      if (op.kind != OpKind::forward && op.kind != OpKind::backward) continue;
+      if (op.kind != OpKind::forward && op.kind != OpKind::backward && op.kind != OpKind::recall) continue;
       if (std::string text = check(op); !text.empty()) return {std::move(text), i};
     }
     return {};
@@ -73,13 +74,19 @@ class StreamReplay {
       if (std::string text = visit(op, o, writer_[way(op)][op.block][at]); !text.empty()) return text;
       ++at;
     }
-    return at == uses.size() ? "" : fmt::format("takes {} of its block's {} streams", at, uses.size());
+    // Recall reads what backward reads, without gradients, which come last.
+    u64 wanted = uses.size();
+    if (op.kind == OpKind::recall)
+      wanted = static_cast<u64>(std::ranges::count_if(
+          uses, [&](const StreamUse& use) { return !is_gradient_stream(graph_.streams[use.stream].kind); }));
+    return at == wanted ? "" : fmt::format("takes {} of its block's {} streams", at, wanted);
   }
 
   u32 instance_of(const Op& op) const {
     const u32 of_sweep = plan_.micro_batches_per_replica() / plan_.sweeps;
     const u32 of_replica = op.micro_batch / (plan_.replicas() * plan_.nodes);
-    return of_replica % of_sweep * plan_.replicas() + plan_.replica_of(op.micro_batch);
+    return (of_replica % of_sweep * plan_.pieces + op.piece) * plan_.replicas() +
+           plan_.replica_of(op.micro_batch);
   }
 
   std::string visit(const Op& op, const Operand& o, u32 writer) {

@@ -7,7 +7,7 @@
 
 namespace tidepool {
 
-// Checks for each forward and backward op of a segment, in the order of ops:
+// Checks for each forward, recall and backward op of a segment, in the order of ops:
 //  - its stream operands are the streams that its block declares, for its own micro-batch, with the declared
 //    access;
 //  - content that it reads was left by the block that the graph says, in the same micro-batch, and is the

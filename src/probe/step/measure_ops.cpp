@@ -101,15 +101,21 @@ Result<std::vector<BlockSeconds>> measure_blocks(Session& session, Round round) 
       out[b] = out[first];
       continue;
     }
-    const auto seconds = [&](OpKind kind, bool kept) {
+    // Of a whole micro-batch, by what the measured piece takes of it.
+    const auto seconds = [&](OpKind kind, bool kept) -> Result<double> {
       std::optional<OpId> op = find_op(session.plan(), kind, b, kept);
       for (u32 other = b + 1; !op && other < out.size(); ++other)
         if (are_alike(blocks[b], blocks[other])) op = find_op(session.plan(), kind, other, kept);
-      return op_seconds(session, round, op);
+      TRY_ASSIGN(const double seconds, op_seconds(session, round, op));
+      if (!op) return seconds;
+      const u32 piece = session.plan().segment(SegmentKind::body).ops[index(*op)].piece;
+      const double share = kind == OpKind::recall ? 1.0 / session.plan().pieces : blocks[b].share_of(piece);
+      return seconds / share;
     };
     TRY_ASSIGN(out[b].forward, seconds(OpKind::forward, false));
     TRY_ASSIGN(out[b].backward, seconds(OpKind::backward, true));
     TRY_ASSIGN(out[b].backward_recompute, seconds(OpKind::backward, false));
+    TRY_ASSIGN(out[b].recall, seconds(OpKind::recall, false));
   }
   return out;
 }

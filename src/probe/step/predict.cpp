@@ -235,7 +235,7 @@ std::vector<double*> figures_of(Prediction& p) {
       &m.disk.write_bytes_per_s,  &m.disk.mixed_bytes_per_s};
   for (double& rate : m.device.flops_per_s) out.push_back(&rate);
   for (BlockSeconds& block : p.seconds.blocks)
-    out.insert(out.end(), {&block.forward, &block.backward, &block.backward_recompute});
+    out.insert(out.end(), {&block.forward, &block.backward, &block.backward_recompute, &block.recall});
   for (double& matrix : p.seconds.matrices) out.push_back(&matrix);
   return out;
 }

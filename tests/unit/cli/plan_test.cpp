@@ -44,6 +44,7 @@ TEST(CliPlan, IgnoresNoArgument) {
   expect_refused({"tokens=300B"}, "tokens= needs predicted times: add machine=FILE");
   expect_refused({"--gantt"}, "--gantt needs predicted times: add machine=FILE");
   expect_refused({"--max"}, "--max needs a machine: add machine=FILE");
+  expect_refused({"--max-length"}, "--max-length needs a machine: add machine=FILE");
   expect_refused({machine, "tokens=0"}, "tokens=0: at least 1");
   expect_refused({"machine="}, "machine= names no file");
   expect_refused({"--json", "--text"}, "--text and --json cannot be combined");
@@ -267,6 +268,27 @@ TEST(CliPlan, MaxUsesHeadsOf128) {
   ASSERT_TRUE(largest) << largest.error().message;
   EXPECT_EQ(largest->job.graph.config.head_size(), 128u);
   EXPECT_EQ(largest->job.graph.config.width, 128u * largest->job.graph.config.attention.heads);
+}
+
+TEST(CliPlan, MaxLengthTriesLengthsUpToTheModelsPositions) {
+  EXPECT_THAT(lengths_to_try(700), ::testing::ElementsAre(256, 320, 384, 448, 512, 640, 700));
+  const std::vector<std::string> words = {machine,
+                                          "model.model_type=llama",
+                                          "--max-length",
+                                          "memory.device=400MiB",
+                                          "memory.host=512MiB",
+                                          "memory.disk=1GiB"};
+  const test::ScratchDir dir;
+  const std::string config = dir / "long.yaml";
+  std::ofstream(config)
+      << "model: {model_type: llama, vocab_size: 256, hidden_size: 64, num_hidden_layers: 2, "
+         "num_attention_heads: 4, num_key_value_heads: 1, max_position_embeddings: 40000}\n"
+         "data: {train: data.txt}\n"
+         "train: {sequence_length: 64}\n";
+  const test::CommandOutcome r = plan_of(config, words);
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_THAT(r.out, AllOf(HasSubstr("Longest sequences on 1xv100-32g"), HasSubstr("40000"),
+                           HasSubstr("is the limit")));
 }
 
 // As from machine=<(sed ... box.yaml): the pipe can be read only once.

@@ -321,9 +321,9 @@ void restore(const LayerGradients& s) {
 
 // Gradients of the tile's k and v, of which all later tiles have added their share.
 void take_past_gradients(const LayerGradients& s, Values dqkv) {
-  if (s.frame.past_grad == nullptr) return;
+  if (s.past_grad == nullptr) return;
   const KeyColumns columns(s.layer);
-  float* const grad = s.frame.past_grad + u64{s.layer.c.tile.first_token} * columns.count;
+  float* const grad = s.past_grad + u64{s.layer.c.tile.first_token} * columns.count;
   s.layer.c.kernels.copy_columns({.rows = rows_of(s.layer.c),
                                   .columns = columns.count,
                                   .x = grad,
@@ -356,13 +356,13 @@ void backward(const LayerGradients& s, ConstValues dout) {
   out_gradient(s, in, frame, dout);
   const Values dqkv = frame.wide;
   l.c.kernels.attention_backward({.shape = shape_of(l),
-                                  .tile = tile_of(l, s.frame.past),
+                                  .tile = tile_of(l, s.past),
                                   .qkv = has_rotary_frame(l) ? frame.rotary : in.qkv,
                                   .out = in.attention,
                                   .lse = in.lse,
                                   .dout = frame.narrow,
                                   .dqkv = dqkv,
-                                  .dpast = s.frame.past_grad,
+                                  .dpast = s.past_grad,
                                   .starts = s.b.batch.starts,
                                   .holes = s.b.batch.holes,
                                   .dropout = dropout_of_weights(l),

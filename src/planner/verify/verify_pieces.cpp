@@ -1,0 +1,61 @@
+#include "planner/verify/verify_pieces.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+namespace tidepool {
+namespace {
+
+// What the past of a device holds: of a pass, so many pieces.
+struct Held {
+  OpKind kind{};
+  u32 block = none, micro_batch = none;
+  u32 pieces = 0;
+};
+
+const Operand* past_of(const Plan& plan, const Segment& segment, const Op& op) {
+  for (const Operand& o : segment.operands_of(op))
+    if (plan.chunk(o.first).kind == Kind::past) return &o;
+  return nullptr;
+}
+
+std::string wrong_with(const Plan& plan, const Op& op, Access access, Held& held) {
+  const bool same = held.block == op.block && held.micro_batch == op.micro_batch;
+  if (op.kind == OpKind::backward) {
+    if (!same || held.kind != OpKind::recall || held.pieces != op.piece + 1)
+      return fmt::format("finds a past that does not end with its piece {}", op.piece);
+    if (access != Access::read_write) return "does not change its past";
+    --held.pieces;
+    return "";
+  }
+  if (op.piece == 0) held = {.kind = op.kind, .block = op.block, .micro_batch = op.micro_batch};
+  if (op.piece > 0 && (!same || held.kind != op.kind || held.pieces != op.piece))
+    return fmt::format("finds no past of the pieces before its piece {}", op.piece);
+  if (access != (op.piece == 0 ? Access::write : Access::read_write))
+    return "does not begin its past with its first piece";
+  if (++held.pieces > plan.pieces) return "has more pieces than its micro-batch";
+  return "";
+}
+
+}  // namespace
+
+StreamFault check_pieces(const Plan& plan, const ModelGraph& graph, const Segment& segment) {
+  std::vector<Held> held(plan.devices);
+  for (u32 i = 0; i < segment.ops.size(); ++i) {
+    const Op& op = segment.ops[i];
+    if (op.kind != OpKind::forward && op.kind != OpKind::recall && op.kind != OpKind::backward) continue;
+    const Block& block = graph.blocks[op.block];
+    const Operand* past = past_of(plan, segment, op);
+    if ((past != nullptr) != (block.past.value > 0)) return {"has a past where its block has none", i};
+    if (past == nullptr) continue;
+    const bool trained = segment.kind != SegmentKind::evaluation && trains(graph);
+    if (past->frame.bytes < block.past + (trained ? block.past_grad : Bytes{0}))
+      return {"has too little room for its past", i};
+    if (std::string text = wrong_with(plan, op, past->access, held[op.lane.device]); !text.empty())
+      return {std::move(text), i};
+  }
+  return {};
+}
+
+}  // namespace tidepool
