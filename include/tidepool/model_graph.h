@@ -108,7 +108,7 @@ struct Block {
   std::vector<u32> windows;  // read by forward and backward, in the order that the block's code expects
   // Streams that forward and backward use, in the order of an op's operands: gradients come last.
   std::vector<StreamUse> forward_streams, backward_streams;
-  Bytes kept{};  // inside of one micro-batch, if it is kept instead of recomputed
+  Bytes kept{};  // inside of one micro-batch, or a piece of it, if it is kept instead of recomputed
   Bytes forward_workspace{};
   Bytes backward_workspace{};  // with recompute; without recompute it is never more
   Bytes unpacked{};            // first part of both workspaces: packed windows, unpacked

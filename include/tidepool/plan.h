@@ -136,7 +136,7 @@ constexpr bool is_collective(OpKind kind) {
 //                       backward needs none), streams by block.backward_streams (kept? stands before
 //                       the gradients among them), grad_accum by block.windows, past?, workspace,
 //                       scalars (head). An accumulator with Access::write is overwritten, not added to
-//   recall              as backward, without kept, gradients and accumulators
+//   recall              as backward, without gradients and accumulators
 //   gradient            grad_accum by use, grad (not in fp32), scalars
 //   combine             by use, and for each use by node: grad_accum of this node, which becomes the sum,
 //                       grad_part of others, which are used up; grad (not in fp32), scalars

@@ -96,7 +96,7 @@ struct BlockBackward {
 };
 void block_backward(const BlockContext&, const BlockBackward&);
 // Makes the past of a piece, after those of all earlier pieces, and before the backward of any.
-// REQUIRES: the block has a past. Reads windows, batch, input and workspace; there are no accumulators.
+// REQUIRES: the block has a past. Reads windows, batch, input, kept and workspace; there are no accumulators.
 void block_recall(const BlockContext&, const BlockBackward&);
 
 // Builds the blocks and windows of a model. GPT-2 has the windows "wte", "wpe", "h.0" ... , "ln_f"; other

@@ -61,9 +61,9 @@ Values past_of_sequence(const Layer& l, const LayerPast& past) {
   return past.values.at(past_place(l, past.columns));
 }
 
-// Nothing is kept of a micro-batch that is cut into tiles.
+// Bytes of the insides of a piece's tiles.
 Bytes kept_of(const ModelGraph& g, u32 layer, LayerPart part) {
-  return g.batch.tiled() ? Bytes{0} : LayerInside(g, layer, part, nullptr).bytes;
+  return LayerInside(g, layer, part, nullptr).bytes * g.batch.tiles_of_piece();
 }
 
 }  // namespace
@@ -255,7 +255,8 @@ void layer_recall(const BlockContext& c, const BlockBackward& b) {
   for (u32 t = piece.first_tile; t < piece.end_tile; ++t) {
     const BlockContext tile = with_tile(c, c.graph.batch.tile(t));
     with_gradients(tile, part_of(tile, b, false), [](const LayerGradients& s) {
-      mixer_of(s.layer).add_to_past(s.layer, recomputed_mixer(s));
+      const Mixer& mixer = mixer_of(s.layer);
+      s.b.kept != nullptr ? mixer.restore_past(s) : mixer.add_to_past(s.layer, recomputed_mixer(s));
     });
   }
 }

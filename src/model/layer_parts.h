@@ -132,6 +132,8 @@ struct Mixer {
   BackwardBuffers (*backward_frame)(const ModelGraph&, u32 layer, MlpWidths, WorkspaceCutter&);
   // Writes the tile's rows of `past`, and perhaps `inside`. Null without past columns.
   void (*add_to_past)(const Layer&, const MixerForward&);
+  // The same from a kept inside.
+  void (*restore_past)(const LayerGradients&);
   // Writes `inside`, sum.y, and the tile's rows of `past`.
   void (*forward)(const Layer&, const MixerForward&);
   // Recomputes the values that backward reads and the inside does not contain.

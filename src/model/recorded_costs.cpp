@@ -79,7 +79,7 @@ std::vector<KernelCost> forward(const ModelGraph& g, u32 block, u32 piece) {
                             .layer_inputs = r.memory.values(g.activations),
                             .shared_keys = r.memory.values(g.activations),
                             .experts = r.experts(),
-                            .kept = g.batch.tiled() ? nullptr : r.memory.array<std::byte>(),
+                            .kept = r.memory.array<std::byte>(),
                             .past = r.memory.array<std::byte>(),
                             .workspace = r.memory.array<std::byte>(),
                             .head = {.sums = r.memory.array<Sums>()}});
@@ -151,10 +151,8 @@ u64 flops_of(const std::vector<KernelCost>& kernels) {
 
 }  // namespace
 
-// Nothing is kept of tiles, so their recompute is a part of the backward.
 void record_costs(ModelGraph& graph, u32 index) {
   Block& block = graph.blocks[index];
-  const bool tiled = graph.batch.tiled();
   const u32 pieces = graph.batch.pieces();
   const auto of_pieces = [&](auto of_piece) {
     std::vector<KernelCost> all;
@@ -166,8 +164,8 @@ void record_costs(ModelGraph& graph, u32 index) {
     return of_pieces([&](u32 piece) { return backward(graph, index, piece, inside); });
   };
   block.forward_kernels = of_pieces([&](u32 piece) { return forward(graph, index, piece); });
-  block.backward_kernels = backward_with(tiled ? Inside::recomputed : Inside::kept);
-  if (!tiled) block.recompute_kernels = without(backward_with(Inside::recomputed), block.backward_kernels);
+  block.backward_kernels = backward_with(Inside::kept);
+  block.recompute_kernels = without(backward_with(Inside::recomputed), block.backward_kernels);
   if (block.past.value > 0)
     block.recall_kernels = of_pieces([&](u32 piece) { return recall(graph, index, piece); });
   block.forward_flops = flops_of(block.forward_kernels);

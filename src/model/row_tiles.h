@@ -19,9 +19,16 @@ inline u64 row_in_piece(const BlockContext& tile) {
   return tile.tile.first_row - tile.graph.batch.piece(tile.piece).first_row;
 }
 
+// A piece keeps the insides of its tiles side by side.
+inline u64 kept_place(const BlockContext& tile) {
+  const BatchShape& batch = tile.graph.batch;
+  const u64 of_tile = block_of(tile).kept.value / batch.tiles_of_piece();
+  return (tile.tile.number - batch.piece(tile.piece).first_tile) * of_tile;
+}
+
 inline BlockForward part_of(const BlockContext& tile, BlockForward f) {
   const u64 row = tile.tile.first_row, elements = row_in_piece(tile) * tile.graph.config.width;
-  CHECK(f.kept == nullptr, tile.block);
+  if (f.kept != nullptr) f.kept += kept_place(tile);
   f.batch = f.batch.from_row(row, tile.graph.batch.distribution_numbers);
   f.input = f.input.at(elements);
   f.output = f.output.at(elements);
@@ -32,7 +39,7 @@ inline BlockForward part_of(const BlockContext& tile, BlockForward f) {
 // `first`: no tile before it has added to the accumulators.
 inline BlockBackward part_of(const BlockContext& tile, BlockBackward b, bool first) {
   const u64 row = tile.tile.first_row, elements = row_in_piece(tile) * tile.graph.config.width;
-  CHECK(b.kept == nullptr, tile.block);
+  if (b.kept != nullptr) b.kept += kept_place(tile);
   b.batch = b.batch.from_row(row, tile.graph.batch.distribution_numbers);
   b.input = b.input.at(elements);
   b.grad = b.grad.at(elements);

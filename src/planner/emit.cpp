@@ -358,9 +358,8 @@ class Emitter {
         if (is_gradient_stream(graph_.streams[use.stream].kind) == gradients) stream(use, op, p);
     };
     streams(false);
-    const bool keeps = kind != OpKind::recall && segment_->kind != SegmentKind::evaluation;
-    if (keeps && device_.keep[kept_of(op)])
-      device_operand(layout_.kept[kept_of(op)], backward ? Access::read : Access::write, p);
+    if (segment_->kind != SegmentKind::evaluation && device_.keep[kept_of(op)])
+      device_operand(layout_.kept[kept_of(op)], kind == OpKind::forward ? Access::write : Access::read, p);
     if (backward) {
       streams(true);
       for (u32 w : block.windows)

@@ -112,7 +112,7 @@ TEST_P(Families, TilesOfSequencesAgreeWithTransformers) {
     ModelRunner model = load(0, tile);
     if (!model.graph().batch.tiled()) GTEST_SKIP() << "needs whole sequences";
     EXPECT_EQ(model.graph().batch.tiles(), sequences * div_up(tokens_per_sequence, tile));
-    expect_loss_and_gradients(std::move(model), {false});
+    expect_loss_and_gradients(std::move(model), {true, false});
   }
 }
 

@@ -134,6 +134,7 @@ class BasicModelRunner {
         block_recall(context(b, options, micro_batch), {.windows = windows,
                                                         .batch = batch_of(tokens, targets, options),
                                                         .input = streams.input,
+                                                        .kept = kept_or_null(b, options),
                                                         .past = past_.get(),
                                                         .workspace = scratch_.get()});
       block_backward(context(b, options, micro_batch),
@@ -143,7 +144,7 @@ class BasicModelRunner {
                       .layer_inputs = streams.layer_inputs,
                       .shared_keys = streams.shared_keys,
                       .experts = streams.experts,
-                      .kept = options.keep && graph_.blocks[b].kept.value > 0 ? kept_[b].get() : nullptr,
+                      .kept = kept_or_null(b, options),
                       .grad = streams.grad,
                       .layer_inputs_grad = streams.layer_inputs_grad,
                       .shared_keys_grad = streams.shared_keys_grad,
@@ -255,6 +256,9 @@ class BasicModelRunner {
     }
     return s;
   }
+  std::byte* kept_or_null(u32 block, const RunOptions& o) {
+    return o.keep && graph_.blocks[block].kept.value > 0 ? kept_[block].get() : nullptr;
+  }
   Sums& no_sums() { return *reinterpret_cast<Sums*>(loss_sum_.get()) = {}; }
   static BatchView batch_of(const i32* tokens, const i32* targets, const RunOptions& o) {
     return {tokens,      targets,  o.starts,     o.holes,     tokens,
@@ -288,17 +292,16 @@ class BasicModelRunner {
     for (u32 b = 0; b + 1 < graph_.blocks.size(); ++b) {
       const auto windows = windows_of(b);
       const Streams streams = streams_of(graph_.blocks[b].forward_streams);
-      block_forward(context(b, options, micro_batch),
-                    {.windows = windows,
-                     .batch = batch_of(tokens, targets, options),
-                     .input = streams.input,
-                     .output = streams.output,
-                     .layer_inputs = streams.layer_inputs,
-                     .shared_keys = streams.shared_keys,
-                     .experts = streams.experts,
-                     .kept = options.keep && graph_.blocks[b].kept.value > 0 ? kept_[b].get() : nullptr,
-                     .past = past_.get(),
-                     .workspace = scratch_.get()});
+      block_forward(context(b, options, micro_batch), {.windows = windows,
+                                                       .batch = batch_of(tokens, targets, options),
+                                                       .input = streams.input,
+                                                       .output = streams.output,
+                                                       .layer_inputs = streams.layer_inputs,
+                                                       .shared_keys = streams.shared_keys,
+                                                       .experts = streams.experts,
+                                                       .kept = kept_or_null(b, options),
+                                                       .past = past_.get(),
+                                                       .workspace = scratch_.get()});
     }
   }
 

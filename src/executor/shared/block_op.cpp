@@ -179,6 +179,7 @@ void run_recall(const BlockOpParts& parts, Kernels& kernels, const Issue& issue)
   StreamsOfOp streams;
   take_streams(streams, parts, operands);
   b.input = streams.input;
+  b.kept = operands.take_if(Kind::kept).data();
   b.past = operands.take(Kind::past).data();
   b.workspace = operands.take(Kind::workspace).data();
   block_recall(context(parts, kernels, issue), b);

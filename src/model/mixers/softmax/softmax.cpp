@@ -278,20 +278,25 @@ void share_key_gradients(const LayerGradients& s, Values dqkv) {
   l.c.kernels.copy_columns(copy);
 }
 
+// `qkv`: after norm and rotation. `past`: or none.
+void copy_to_past(const Layer& l, ConstValues qkv, Values past) {
+  if (!past) return;
+  const KeyColumns columns(l);
+  l.c.kernels.copy_columns({.rows = rows_of(l.c),
+                            .columns = columns.count,
+                            .x = qkv.at(columns.begin),
+                            .x_stride = columns.stride,
+                            .y = past.at(u64{l.c.tile.first_token} * columns.count),
+                            .y_stride = columns.count});
+}
+
 // q, k and v; k and v also to the past.
 void project(const Layer& l, const MixerForward& m, const Places& to) {
   product(l, qkv_product(l), m.norm, to.qkv);
   if (turns_first(l)) l.c.kernels.rotary(rotary_of(l, {m.starts, m.holes}, turn_alone, to.qkv, to.qkv));
   rotate(l, {m.starts, m.holes}, to.qkv, to.rotated, to.spare);
   share_keys(l, m.read_keys, m.write_keys, to.rotated);
-  if (!m.past) return;
-  const KeyColumns columns(l);
-  l.c.kernels.copy_columns({.rows = rows_of(l.c),
-                            .columns = columns.count,
-                            .x = to.rotated.at(columns.begin),
-                            .x_stride = columns.stride,
-                            .y = m.past.at(u64{l.c.tile.first_token} * columns.count),
-                            .y_stride = columns.count});
+  copy_to_past(l, to.rotated, m.past);
 }
 
 void add_to_past(const Layer& l, const MixerForward& m) { project(l, m, places_of(l, m)); }
@@ -317,6 +322,14 @@ void restore(const LayerGradients& s) {
   rotate(s.layer, {s.b.batch.starts, s.b.batch.holes}, inside_of(s.layer, s.inside.mixer).qkv, frame.rotary,
          frame.narrow);
   share_keys(s.layer, s.b.shared_keys, {}, frame.rotary);
+}
+
+void restore_past(const LayerGradients& s) {
+  restore(s);
+  const Layer& l = s.layer;
+  const Values qkv =
+      has_rotary_frame(l) ? backward_frame_of(l, s.b.workspace).rotary : inside_of(l, s.inside.mixer).qkv;
+  copy_to_past(l, qkv, s.past);
 }
 
 // Gradients of the tile's k and v, of which all later tiles have added their share.
@@ -389,6 +402,7 @@ const Mixer row = {.tensors = add_tensors,
                    .forward_frame = take_forward,
                    .backward_frame = take_backward,
                    .add_to_past = add_to_past,
+                   .restore_past = restore_past,
                    .forward = forward,
                    .restore = restore,
                    .backward = backward};
