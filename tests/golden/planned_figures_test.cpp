@@ -277,8 +277,8 @@ TEST(PlannedPages, EveryBlockHasAList) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Pages, PlannedFigures,
-                         testing::Values("1x4090", "4x4090", "8xv100", "gemma4", "hybrids", "moe-plans",
-                                         "optimizers", "several-nodes"),
+                         testing::Values("1x4090", "4x4090", "8xv100", "gemma4", "hybrids", "long-sequences",
+                                         "moe-plans", "optimizers", "several-nodes"),
                          [](const auto& page) {
                            std::string name = page.param;
                            std::ranges::replace(name, '-', '_');
