@@ -66,8 +66,7 @@ struct AttentionTile {
 // maximum and sum; no key and no value belong to it, so the probabilities' sum is below 1 (gpt-oss; Xiao et
 // al., arXiv:2309.17453). Sinks are not scaled, and caps, masks and dropout do not concern them. Dropout
 // numbers elements as [B, NH, T, keys]. Documents: token t attends to tokens starts[t] ... t of its sequence,
-// 0
-// <= starts[t] <= t. starts never decrease: documents follow each other, and padding consists of documents
+// 0 <= starts[t] <= t. starts never decrease: documents follow each other, and padding consists of documents
 // too. A token with a hole (KeyHole) does not attend to the places in it. With a window, it attends to no
 // token before t - W + 1 (Beltagy et al., arXiv:2004.05150). Keys that no query of a block attends to are not
 // read.

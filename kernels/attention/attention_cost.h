@@ -16,7 +16,7 @@ constexpr u64 attention_pairs(const AttentionShape& s) {
   const u64 first = u64{s.window} * (u64{s.window} + attention_query_rows) / 2;
   return heads * (first + u64{s.tokens - s.window} * (u64{s.window} + attention_query_rows));
 }
-// Those of a tile: of all tokens up to its end, without those of the tokens before it.
+// A tile's operations: those of all tokens up to its end, less those of the tokens before it.
 inline u64 attention_pairs(AttentionShape s, const AttentionTile& tile) {
   if (!tile.past) return attention_pairs(s);
   const u32 end = tile.first + s.tokens;

@@ -101,6 +101,15 @@ Result<std::string> line_of(const Config& config, const std::optional<Machine>& 
                      job.graph.batch.pieces(), peak(Tier::device), peak(Tier::host), peak(Tier::disk));
 }
 
+// RETURNS: the planner's own refusal of a job that does not fit, with what it needs.
+Error why_not(const Config& config, PlanOptions options) {
+  const Result<Job> job = make_job(config);
+  if (!job) return job.error();
+  options.device_reserved = job->options.device_reserved;
+  const Result<Plan> plan = make_plan(job->graph, options);
+  return plan ? Error{ErrorKind::does_not_fit, "the job does not fit"} : plan.error();
+}
+
 // True if a size is too large: it does not fit, or it cannot be planned with these options.
 bool is_too_large(const Error& e) { return e.kind == ErrorKind::does_not_fit || e.kind == ErrorKind::usage; }
 
@@ -163,9 +172,10 @@ std::vector<u32> lengths_to_try(u32 longest) {
   return lengths;
 }
 
-Result<u32> find_longest(const Config& config, const PlanOptions& options,
-                         const std::function<void(u32 tokens)>& tried) {
+Result<Longest> find_longest(const Config& config, const PlanOptions& options,
+                             const std::function<void(u32 tokens)>& tried) {
   const std::vector<u32> lengths = lengths_to_try(config.model.longest_sequence());
+  Error longer;
   u64 fit = 0, fail = lengths.size();  // of `lengths` the first `fit` fit
   while (fit < fail) {
     const u64 middle = (fit + fail) / 2;
@@ -174,13 +184,14 @@ Result<u32> find_longest(const Config& config, const PlanOptions& options,
     const Result<void> found =
         job ? check_fits(job->graph, options_for(*job, options)) : Result<void>(job.error());
     if (!found && !is_too_large(found.error())) return found.error();
+    if (!found) longer = found.error();
     (found ? fit : fail) = found ? middle + 1 : middle;
   }
-  if (fit == 0)
-    return Error{ErrorKind::does_not_fit,
-                 fmt::format("not even sequences of {} tokens fit: raise memory.device or memory.host",
-                             lengths.front())};
-  return lengths[fit - 1];
+  if (longer.kind == ErrorKind::does_not_fit) longer = why_not(with_length(config, lengths[fit]), options);
+  if (fit == lengths.size()) return Longest{.tokens = lengths.back()};
+  longer.message = fmt::format("{} tokens: {}", lengths[fit], longer.message);
+  if (fit == 0) return longer;
+  return Longest{.tokens = lengths[fit - 1], .longer = longer.message};
 }
 
 Result<void> print_longest(const Config& config, const std::optional<Machine>& machine) {
@@ -188,12 +199,12 @@ Result<void> print_longest(const Config& config, const std::optional<Machine>& m
   TRY_ASSIGN(const RunQuestion question, question_of(job, PlanFor::machine_of_file, machine));
   constexpr std::string_view what = "looking for the longest sequence";
   StatusLine status;
-  TRY_ASSIGN(const u32 longest, find_longest(config, question.options, [&](u32 tokens) {
+  TRY_ASSIGN(const Longest longest, find_longest(config, question.options, [&](u32 tokens) {
                status.show(what, fmt::format(" trying {} tokens", tokens), fmt::format("{} ...", what));
              }));
   std::string lines;
   constexpr u32 shown_most = 4;
-  for (u32 i = 0, tokens = longest; i < shown_most && tokens >= 256; ++i, tokens /= 2) {
+  for (u32 i = 0, tokens = longest.tokens; i < shown_most && (i == 0 || tokens >= 256); ++i, tokens /= 2) {
     TRY_ASSIGN(const std::string line, line_of(with_length(config, tokens), machine));
     lines += line;
   }
@@ -201,8 +212,9 @@ Result<void> print_longest(const Config& config, const std::optional<Machine>& m
   print_text(" Longest sequences on {}, planned and verified:\n", question.machine->name);
   print_text("  {:>9}{:>12}{:>14}{:>8}{:>11}{:>11}{:>11}\n{}", "tokens", "tokens/s", "step", "pieces",
              "device", "host", "disk", lines);
-  if (longest == config.model.longest_sequence())
-    print_text("  longer   {}\n", longest_sequence_text(config.model) + " is the limit");
+  const std::string longer =
+      longest.longer.empty() ? longest_sequence_text(config.model) + " is the limit" : longest.longer;
+  print_text("{}", wrap_lines("  longer   " + longer, std::min(detect_screen(1).columns, 80u)));
   return {};
 }
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "fit/job.h"
@@ -30,10 +31,15 @@ Result<void> print_largest(const Config&, const std::optional<Machine>&);
 // Lengths that are tried, ascending: four in each octave, up to the model's positions.
 std::vector<u32> lengths_to_try(u32 longest);
 
+struct Longest {
+  u32 tokens = 0;
+  std::string longer;  // why the next length cannot be had; empty: the model has no more positions
+};
+
 // Finds the longest sequence that fits, by bisection. `options`: those of the config's own length. `tried` is
-// called before each length. RETURNS: ErrorKind::does_not_fit if not even the shortest fits.
-Result<u32> find_longest(const Config&, const PlanOptions& options,
-                         const std::function<void(u32 tokens)>& tried = {});
+// called before each length. RETURNS: the refusal of the shortest if not even that fits.
+Result<Longest> find_longest(const Config&, const PlanOptions& options,
+                             const std::function<void(u32 tokens)>& tried = {});
 
 // Runs `plan --max-length`: plans and verifies the longest sequence, and shorter ones for comparison.
 Result<void> print_longest(const Config&, const std::optional<Machine>&);

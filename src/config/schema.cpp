@@ -90,9 +90,8 @@ const std::array other_fields = std::to_array<Field>({
      "piece_tokens",
      REF(memory.piece_tokens),
      "Tokens of a long sequence that one op computes, in whole tiles (train.tile_tokens); between its ops "
-     "the rest of "
-     "the sequence may leave the device. auto: as many as let six pieces of activations take a quarter of "
-     "memory.device",
+     "the rest of the sequence may leave the device. auto, or 0: as many as let six pieces of activations "
+     "take a quarter of memory.device",
      "tokens",
      {0, 1e9},
      {},

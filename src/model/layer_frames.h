@@ -51,8 +51,8 @@ struct LayerInside {
   Bytes bytes;
 };
 
-// What the tiles of a micro-batch hand to later tiles of their sequence, and its gradients, which backward
-// alone has; nothing if micro-batches are not cut.
+// LayerPast is content that the tiles of a micro-batch hand to later tiles of their sequence, and its
+// gradients, which backward alone has; nothing if micro-batches are not cut.
 struct LayerPast {
   LayerPast(const ModelGraph&, u32 layer, LayerPart, std::byte* base);
   Values values;          // [B, T, columns]

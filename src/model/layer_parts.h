@@ -123,8 +123,8 @@ struct Mixer {
   // forward gets a null inside if it is not kept, and backward overwrites the values of a recomputed inside
   // with the MLP's gradient.
   bool inside_always;
-  // What the mixer has made of the tokens of a sequence, and later tokens read: columns of [B, T, ...] values
-  // in the activations' precision. Null: it needs whole sequences.
+  // The past: values that the mixer makes of tokens and that later tokens of the sequence read, as columns of
+  // [B, T, ...] values in the activations' precision. Null: it needs whole sequences.
   u32 (*past_columns)(const ModelConfig&, u32 layer);
   u64 (*inside_bytes)(const ModelGraph&, u32 layer);
   // Takes the mixer's part of the workspace, from its beginning.

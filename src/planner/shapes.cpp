@@ -97,12 +97,29 @@ std::vector<u64> candidate_chunk_elements(const ModelGraph& graph, const PlanOpt
   return sizes;
 }
 
+namespace {
+
+// Passes of each piece over the blocks: forward, recall where a block has a past, and backward.
+u64 passes_of_piece(const ModelGraph& graph) {
+  u64 recalled = 0;
+  if (graph.batch.pieces() > 1)
+    recalled = std::ranges::count_if(graph.blocks, [](const Block& b) { return b.past.value > 0; });
+  return 2 * graph.blocks.size() + 1 + recalled;
+}
+
+// RETURNS: a size of pieces with which there are `most` at most.
+u64 tokens_of_pieces(const BatchShape& batch, u64 most) {
+  return div_up(u64{batch.sequences} * batch.tiles_of_sequence(), most) * batch.tile_tokens;
+}
+
+}  // namespace
+
 u64 PlanSize::ops() const { return ops_per_pass * passes + ops_per_chunk_set * chunk_sets; }
 
 PlanSize plan_size(const ModelGraph& graph, const PlanOptions& options, u64 chunk_elements) {
-  return {.passes = u64{options.micro_batches / options.nodes} * graph.batch.pieces() *
-                    (2 * graph.blocks.size() + 1),
-          .chunk_sets = chunk_sets(graph, chunk_elements)};
+  return {
+      .passes = u64{options.micro_batches / options.nodes} * graph.batch.pieces() * passes_of_piece(graph),
+      .chunk_sets = chunk_sets(graph, chunk_elements)};
 }
 
 Result<void> check_plan_size(const ModelGraph& graph, const PlanOptions& options, u64 chunk_elements) {
@@ -123,8 +140,15 @@ Result<void> check_plan_size(const ModelGraph& graph, const PlanOptions& options
                     setting_text(chunk_size)),
         Change{{chunk_size}, "with memory.host to match"});
   }
-  const u64 per_micro_batch = ops_per_pass * (2 * graph.blocks.size() + 1);
   const u64 left = plan_ops_max - ops_per_chunk_set * size.chunk_sets;
+  const u64 most_pieces = left * graph.batch.pieces() / (ops_per_pass * size.passes);
+  if (graph.batch.pieces() > 1 && most_pieces > 0) {
+    const Setting pieces{"memory.piece_tokens",
+                         fmt::format("{}", tokens_of_pieces(graph.batch, most_pieces))};
+    return takes_too_long(size.ops(), fmt::format("set {}, or larger", setting_text(pieces)),
+                          Change{{pieces}, ""});
+  }
+  const u64 per_micro_batch = ops_per_pass * graph.batch.pieces() * passes_of_piece(graph);
   const u64 most = std::bit_floor(std::max<u64>(left / per_micro_batch / options.devices, 1));
   const u64 sweeps = std::max<u64>(options.sweeps, 1);  // must divide the micro-batches
   const u64 steps = std::max(most / sweeps, u64{1}) * sweeps;

@@ -27,8 +27,8 @@ Result<TrainRequest> request_of_node(const TrainRequest&);
 // RETURNS: lines that say so.
 std::vector<std::string> clear_absent_nodes(const Config&);
 
-// Groups of experts and pieces of sequences follow from the device's budget, and must be alike on all nodes: the
-// smallest that any node would take.
+// Groups of experts and pieces of sequences follow from the device's budget, and must be alike on all nodes:
+// all take the smallest that any of them would.
 Result<void> agree_on_sizes(Transport&, Config&);
 // Errors: as agree(), for the first setting, or fact of model and data, that differs.
 Result<void> agree_on_job(Transport&, const Config&, std::string_view data_fingerprint);

@@ -121,7 +121,7 @@ bool CudaWork::wants_logits(const Issue& issue) const {
   const RowPiece piece = common_.graph.batch.piece(issue.get().piece);
   return common_.logits.wants(issue.get().micro_batch) && common_.logits.row - piece.first_row < piece.rows;
 }
-// Of the head's pieces the last comes first.
+// The head's last piece comes first.
 bool CudaWork::continues(const Issue& issue) const { return issue.get().piece + 1 != common_.plan.pieces; }
 
 void CudaWork::forward(const Issue& issue, u32 slot) {

@@ -186,9 +186,12 @@ double CostModel::block_seconds(const Segment& segment, const Op& op) const {
   const BlockSeconds& block = blocks_[op.block];
   const double share = graph_.blocks[op.block].share_of(op.piece);
   if (op.kind == OpKind::forward) return share * block.forward;
-  if (op.kind == OpKind::recall) return block.recall / plan_.pieces;
   bool kept = false;
   for (const Operand& o : segment.operands_of(op)) kept |= plan_.chunk(o.first).kind == Kind::kept;
+  if (op.kind == OpKind::recall) {  // keys and values are copied from an inside that is kept
+    const double copied = 2 * static_cast<double>(graph_.blocks[op.block].past.value);
+    return (kept ? copied / machine_.device.memory_bytes_per_s : block.recall) / plan_.pieces;
+  }
   return share * (kept ? block.backward : block.backward_recompute);
 }
 

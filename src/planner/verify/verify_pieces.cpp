@@ -7,7 +7,7 @@
 namespace tidepool {
 namespace {
 
-// What the past of a device holds: of a pass, so many pieces.
+// Held is what the past of a device holds: the first `pieces` pieces of a block's pass.
 struct Held {
   OpKind kind{};
   u32 block = none, micro_batch = none;
@@ -47,7 +47,8 @@ StreamFault check_pieces(const Plan& plan, const ModelGraph& graph, const Segmen
     if (op.kind != OpKind::forward && op.kind != OpKind::recall && op.kind != OpKind::backward) continue;
     const Block& block = graph.blocks[op.block];
     const Operand* past = past_of(plan, segment, op);
-    if ((past != nullptr) != (block.past.value > 0)) return {"has a past where its block has none", i};
+    if (past != nullptr && block.past.value == 0) return {"has a past where its block has none", i};
+    if (past == nullptr && block.past.value > 0) return {"has no past", i};
     if (past == nullptr) continue;
     const bool trained = segment.kind != SegmentKind::evaluation && trains(graph);
     if (past->frame.bytes < block.past + (trained ? block.past_grad : Bytes{0}))

@@ -67,7 +67,7 @@ Result<void> bring_content(Session& session, const Operand& o) {
       return fill_device(device, at, session.plan().precision, weights);
     if (kind == Kind::expert_sum || kind == Kind::normed_grad)
       return fill_device(device, at, Precision::fp32, values);
-    if ((is_stream(kind) && kind != Kind::router_sums) || kind == Kind::kept)
+    if (kind == Kind::past || kind == Kind::kept || (is_stream(kind) && kind != Kind::router_sums))
       return fill_device(device, at, session.graph().activations, values);
   }
   return {};
@@ -101,7 +101,7 @@ Result<std::vector<BlockSeconds>> measure_blocks(Session& session, Round round) 
       out[b] = out[first];
       continue;
     }
-    // Of a whole micro-batch, by what the measured piece takes of it.
+    // Seconds of a whole micro-batch, by what the measured piece takes of it.
     const auto seconds = [&](OpKind kind, bool kept) -> Result<double> {
       std::optional<OpId> op = find_op(session.plan(), kind, b, kept);
       for (u32 other = b + 1; !op && other < out.size(); ++other)

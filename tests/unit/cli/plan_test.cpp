@@ -291,6 +291,24 @@ TEST(CliPlan, MaxLengthTriesLengthsUpToTheModelsPositions) {
                            HasSubstr("is the limit")));
 }
 
+TEST(CliPlan, MaxLengthSaysWhatALongerOneLacks) {
+  const test::ScratchDir dir;
+  const std::string config = config_of_family(dir, "llama");
+  const auto longest = [&](const std::string& device, const std::string& positions) {
+    return plan_of(config, {machine, "--max-length", "memory.device=" + device,
+                            "model.max_position_embeddings=" + positions});
+  };
+  const test::CommandOutcome few = longest("400MiB", "100");
+  EXPECT_EQ(few.code, 0) << few.err;
+  EXPECT_THAT(few.out, HasSubstr("\n        100 "));
+  const test::CommandOutcome tight = longest("100MiB", "1000000");
+  EXPECT_EQ(tight.code, 0) << tight.err;
+  EXPECT_THAT(tight.out, AllOf(HasSubstr(" tokens: "), HasSubstr("set memory.device=")));
+  const test::CommandOutcome none = longest("8MiB", "1000");
+  EXPECT_EQ(none.code, 3) << none.err;
+  EXPECT_THAT(none.err, AllOf(HasSubstr("256 tokens: "), HasSubstr("set memory.device=")));
+}
+
 // As from machine=<(sed ... box.yaml): the pipe can be read only once.
 TEST(CliPlan, ReadsAMachineFileFromAPipe) {
   int ends[2];

@@ -57,7 +57,9 @@ TEST(PlanSize, JobsThatTakeTooLongAreRefusedWithAValueThatWorks) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"gradient_accumulation_steps=1000000"}, "train.gradient_accumulation_steps"},
       {{"n_embd=1024", "n_layer=100", "chunk_size=4KiB"}, "memory.chunk_size"},
-      {{"vocab_size=16777216"}, "memory.chunk_size"}};
+      {{"vocab_size=16777216"}, "memory.chunk_size"},
+      {{"n_positions=60000", "sequence_length=60000", "tile_tokens=4", "piece_tokens=4"},
+       "memory.piece_tokens"}};
   for (const auto& [overrides, key] : cases) {
     const Error error = refusal(overrides);
     ASSERT_EQ(error.changes.size(), 1u) << error.message;

@@ -34,7 +34,7 @@ std::optional<AttentionShape> shape_of(const ModelGraph& g, u32 layer) {
                         .cap = static_cast<float>(g.config.softmax.soft_cap)};
 }
 
-// Of the tile, if the micro-batch is cut into tiles.
+// RETURNS: the values of the tile, if the micro-batch is cut into tiles.
 AttentionShape shape_of(const Layer& l) {
   AttentionShape shape = *shape_of(l.c.graph, l.number());
   if (l.c.graph.batch.tiled()) shape.tokens = rows_of(l.c);
