@@ -121,7 +121,7 @@ struct Block {
   std::vector<KernelCost> backward_kernels;   // without recompute
   std::vector<KernelCost> recompute_kernels;  // run by backward in addition, if the inside was not kept
   std::vector<KernelCost> recall_kernels;     // run before backward, with a past
-  // What each piece takes of the time of a micro-batch, all together 1; empty: there is one piece.
+  // Shares of a micro-batch's time, by piece, all together 1; empty: there is one piece.
   std::vector<double> piece_shares;
   u64 forward_flops = 0;
   u64 backward_flops = 0;
