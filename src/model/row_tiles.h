@@ -1,5 +1,5 @@
-// Calls of a block's code tile by tile (BatchShape::tile_tokens), for the tiles of a piece. What a block's
-// code sees of a tile are the same arguments, with arrays that begin with the tile's first row.
+// Calls of a block's code tile by tile (BatchShape::tile_tokens), for the tiles of a piece. A block's code
+// gets the same arguments for a tile, with arrays that begin with the tile's first row.
 #pragma once
 
 #include "base/check.h"
@@ -47,6 +47,15 @@ inline BlockBackward part_of(const BlockContext& tile, BlockBackward b, bool fir
   return b;
 }
 
+// Calls fn(tile, first) for the tiles of a piece from the last to the first. `first`: of these calls.
+template <class Fn>
+void from_last_tile(const BlockContext& c, Fn fn) {
+  const BatchShape& batch = c.graph.batch;
+  const RowPiece piece = batch.piece(c.piece);
+  for (u32 t = piece.end_tile; t-- > piece.first_tile;)
+    fn(with_tile(c, batch.tile(t)), t + 1 == piece.end_tile);
+}
+
 // Calls fn(context, arguments) for all tiles: forward in order, backward from the last to the first, which is
 // the order in which their gradients are added. A micro-batch that is not cut is one call.
 template <class Fn>
@@ -62,23 +71,13 @@ void for_tiles(const BlockContext& c, const BlockForward& f, Fn fn) {
 // In the order of backward, which is that of the head's pieces also in an evaluation.
 template <class Fn>
 void for_tiles_from_last(const BlockContext& c, const BlockForward& f, Fn fn) {
-  const BatchShape& batch = c.graph.batch;
-  if (!batch.tiled()) return fn(c, f);
-  const RowPiece piece = batch.piece(c.piece);
-  for (u32 t = piece.end_tile; t-- > piece.first_tile;) {
-    const BlockContext tile = with_tile(c, batch.tile(t));
-    fn(tile, part_of(tile, f));
-  }
+  if (!c.graph.batch.tiled()) return fn(c, f);
+  from_last_tile(c, [&](const BlockContext& tile, bool) { fn(tile, part_of(tile, f)); });
 }
 template <class Fn>
 void for_tiles(const BlockContext& c, const BlockBackward& b, Fn fn) {
-  const BatchShape& batch = c.graph.batch;
-  if (!batch.tiled()) return fn(c, b);
-  const RowPiece piece = batch.piece(c.piece);
-  for (u32 t = piece.end_tile; t-- > piece.first_tile;) {
-    const BlockContext tile = with_tile(c, batch.tile(t));
-    fn(tile, part_of(tile, b, t + 1 == piece.end_tile));
-  }
+  if (!c.graph.batch.tiled()) return fn(c, b);
+  from_last_tile(c, [&](const BlockContext& tile, bool first) { fn(tile, part_of(tile, b, first)); });
 }
 
 }  // namespace tidepool

@@ -53,9 +53,8 @@ struct Pass {
 struct StreamLife {
   u32 stream = none;
   u32 sweep = 0;
-  // Passes without another pass between them, forward and backward apart, on one device; with pieces one pass.
-  // Between two runs,
-  // content may leave the device, and if they run on different devices it must.
+  // Passes without another pass between them, forward and backward apart, on one device; with pieces one
+  // pass. Between two runs content may leave the device, and if they run on different devices it must.
   struct Run {
     u32 first = 0, last = 0;  // indices into Program::passes
     bool writes = false;

@@ -101,9 +101,7 @@ namespace {
 
 // Passes of each piece over the blocks: forward, recall where a block has a past, and backward.
 u64 passes_of_piece(const ModelGraph& graph) {
-  u64 recalled = 0;
-  if (graph.batch.pieces() > 1)
-    recalled = std::ranges::count_if(graph.blocks, [](const Block& b) { return b.past.value > 0; });
+  const u64 recalled = std::ranges::count_if(graph.blocks, [](const Block& b) { return b.past.value > 0; });
   return 2 * graph.blocks.size() + 1 + recalled;
 }
 

@@ -121,7 +121,13 @@ TEST(VerifyPieces, CanaryThatBeginsInTheMiddleIsRefused) {
 TEST(VerifyPieces, CanaryWithAPieceTwiceIsRefused) {
   Plan p = plan();
   op_of(p, OpKind::recall, 1, 1).piece = 2;
-  expect_refused(p, "");
+  expect_refused(p, "takes activation of another micro-batch");
+}
+
+TEST(VerifyPieces, CanaryWithPiecesInTheWrongOrderIsRefused) {
+  Plan p = plan();
+  std::swap(op_of(p, OpKind::recall, 1, 1), op_of(p, OpKind::recall, 1, 2));
+  expect_refused(p, "finds no past of the pieces before its piece 2");
 }
 
 TEST(VerifyPieces, CanaryOfAPieceThatThereIsNotIsRefused) {
