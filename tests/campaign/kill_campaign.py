@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Campaign of kills: ends one process of a run with kill -9 at a random moment, again and again, and resumes.
 
-A round trains a small model to its end. It is killed some times on the way: while it starts, computes, commits a
+A round trains a small model to its end, in half of them with sequences that are cut into tiles and pieces. It is killed some times on the way: while it starts, computes, commits a
 step, saves a checkpoint, or resumes from a commit. Each process has budgets, threads, devices, chunk sizes and homes
 of its own, and keeps two or three versions of the state. In the end the weights must be those of an undisturbed run.
 After each kill the campaign reads the step that was logged last, and the step from which the next process resumes: no
@@ -25,7 +25,8 @@ CONFIG = """\
 model: {{model_type: gpt2, vocab_size: 256, n_embd: 64, n_layer: 3, n_head: 4, n_positions: 32, resid_pdrop: 0.1}}
 data: {{train: {data}}}
 train: {{precision: {precision}, sequence_length: 32, per_device_train_batch_size: 2, learning_rate: 5e-3,
-  gradient_accumulation_steps: 2, max_steps: {steps}, eval_steps: 25, eval_batches: 5, max_grad_norm: {clip}, optim: {optim}}}
+  gradient_accumulation_steps: 2, max_steps: {steps}, eval_steps: 25, eval_batches: 5, max_grad_norm: {clip}, optim: {optim},
+  tile_tokens: {tile}}}
 memory: {{device: 16MiB, host: 16MiB, disk: 64MiB}}
 machine: {{executor: cpu, threads: 1}}
 output: {{save_steps: {save_steps}, trace: false}}
@@ -52,11 +53,11 @@ class Campaign(campaign.Folders):
         folder = self.base / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        precision, clip, optim = kind
+        precision, clip, optim, tile = kind
         save_steps = self.random.choice((0, 7, 20))
         (folder / "config.yaml").write_text(
             CONFIG.format(data=self.base / "text.txt", steps=STEPS, precision=precision, clip=clip,
-                          optim=optim, save_steps=save_steps))
+                          optim=optim, tile=tile, save_steps=save_steps))
         return folder
 
     def start(self, folder, words):
@@ -88,6 +89,7 @@ class Campaign(campaign.Folders):
         words += [f"machine.threads={pick((1, 2, 3))}", f"memory.io={pick(('auto', 'threads'))}"]
         devices = pick((1, 1, 2))
         words += [f"machine.executor=cpu:{devices}", f"train.gradient_accumulation_steps={2 // devices}"]
+        words += [f"memory.piece_tokens={pick((8, 16, 24, 64))}"]
         chunk = pick(("auto", "auto", "8KiB", "40KiB"))
         words += [f"memory.chunk_size={chunk}", f"memory.host={pick((12, 16, 32))}MiB"]
         persist = pick((1, 1, 2, 5, "auto"))
@@ -154,7 +156,8 @@ class Campaign(campaign.Folders):
 
     def round(self, number, kills):
         optim = self.random.choice(("adamw_torch", "adamw_8bit", "adamw_bf16", "lion_8bit", "muon", "adafactor"))
-        kind = (*self.random.choice((("bf16", 0.5), ("bf16", 0), ("fp32", 0.5), ("fp16", 0.5))), optim)
+        kind = (*self.random.choice((("bf16", 0.5), ("bf16", 0), ("fp32", 0.5), ("fp16", 0.5))), optim,
+                self.random.choice((8, 32)))
         expected = self.undisturbed(kind)
         folder = self.folder_for("round", kind)
         killed, logged, persist, saved = 0, 0, 1, set()
