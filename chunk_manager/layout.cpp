@@ -43,8 +43,11 @@ void add_streams(Layout& layout, const ModelGraph& graph) {
   const u32 streams = static_cast<u32>(graph.streams.size());
   layout.streams.assign(u64{streams} * layout.units, ChunkId{none});
   for (u32 s = 0; s < streams; ++s)
-    for (u32 u = 0; u < layout.units && !is_gradient_stream(graph.streams[s].kind); ++u)
-      layout.streams[u64{s} * layout.units + u] = add_stream(layout, graph, s, u);
+    for (u32 u = 0; u < layout.units && !is_gradient_stream(graph.streams[s].kind); ++u) {
+      const bool goes_on = graph.streams[s].whole && u % graph.batch.pieces() != 0;
+      layout.streams[u64{s} * layout.units + u] =
+          goes_on ? layout.stream(s, u - 1) : add_stream(layout, graph, s, u);
+    }
 }
 
 void add_gradient_streams(Layout& layout, const ModelGraph& graph, u32 u) {

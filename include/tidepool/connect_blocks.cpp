@@ -129,6 +129,7 @@ class Connector {
     const bool begins = sums_ == none;
     forward(b, shared(sums_, Kind::router_sums, sizes_.router_sums),
             begins ? Access::write : Access::read_write);
+    g_.streams[sums_].whole = true;
     backward(b, sums_, Access::read);
   }
 

@@ -88,8 +88,9 @@ enum class BlockKind : u8 { embedding, layer_inputs, layer, attention, experts, 
 // it begins new content; blocks that read and write it change it in place; the last user ends it.
 struct Stream {
   Kind kind{};
-  Bytes bytes{};     // of one micro-batch, or a piece of it
-  u32 block = none;  // the block that it enters, if it is made once in a micro-batch; names it
+  Bytes bytes{};       // of one micro-batch, or a piece of it
+  u32 block = none;    // the block that it enters, if it is made once in a micro-batch; names it
+  bool whole = false;  // of a micro-batch, not of a piece: each piece goes on where the one before has ended
 
   bool operator==(const Stream&) const = default;
 };

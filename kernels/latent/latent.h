@@ -12,8 +12,9 @@ inline constexpr u32 latent_group_rows = 32;
 // A head of q and k has `qk_nope_head_dim` columns without positions, then `qk_rope_head_dim` columns with
 // them.
 struct LatentShape {
-  u32 rows = 0;              // R = B T
-  u32 tokens = 0;            // T: row r is token r % T of its sequence
+  u32 rows = 0;    // R = B T
+  u32 tokens = 0;  // T: row r is token first_token + r % T of its sequence
+  u32 first_token = 0;
   u32 heads = 0;             // NH
   u32 kv_lora_rank = 0;      // columns of the latent of k and v
   u32 qk_nope_head_dim = 0;  // P

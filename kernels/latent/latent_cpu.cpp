@@ -33,7 +33,7 @@ void for_latent_rows(u32 rows, CorePool& pool, Fn fn) {
 // `op`: LatentRows or LatentRowsBackward.
 template <class Op>
 LatentAngles latent_angles(const Op& op, u32 row) {
-  const u32 token = row % op.shape.tokens;
+  const u32 token = op.shape.first_token + row % op.shape.tokens;
   const u32 start = op.starts != nullptr ? static_cast<u32>(op.starts[row]) : 0;
   CHECK(start <= token, start, token);
   const float position = static_cast<float>(token - start);

@@ -25,7 +25,7 @@ struct LatentAngles {
 };
 // Angles of the block's row. All threads call it; it ends with a barrier.
 __device__ __forceinline__ void make_latent_angles(const LatentSizes& s, LatentAngles& angles) {
-  u32 position = blockIdx.x % s.shape.tokens;
+  u32 position = s.shape.first_token + blockIdx.x % s.shape.tokens;
   if (s.starts != nullptr) position -= static_cast<u32>(s.starts[blockIdx.x]);
   for (u32 i = threadIdx.x; i < s.shape.qk_rope_head_dim / 2; i += blockDim.x) {
     const float angle = static_cast<float>(position) * s.frequencies[i];

@@ -37,7 +37,7 @@ inline constexpr u32 router_experts_max = 4096;
 // Checks that the numbers of the rule fit each other.
 void check_rule(const RouterRule&);
 
-// Sums over the tokens of one layer and micro-batch, in fixed order; overwritten. All null: not computed.
+// Sums over the tokens of one layer and micro-batch, in fixed order. All null: not computed.
 struct RouterSums {
   i32* counts = nullptr;            // [E] tokens that chose the expert
   double* probabilities = nullptr;  // [E] softmax over all E
@@ -57,6 +57,7 @@ struct Router {
   i32* experts = nullptr;             // [R, k] best score first, ties to the lower index
   float* weights = nullptr;           // [R, k]
   RouterSums sums;                    // all set, or all null
+  bool add_sums = false;              // sums are added to those of earlier rows; false: overwritten
   double* partials = nullptr;         // workspace, [router_partials(E)]; null without sums
 };
 void router_cpu(const Router&, CorePool&);

@@ -99,9 +99,11 @@ void route_row(const Router& op, u32 row, RouterScratch& s, const PartSums& sums
 
 void finish_sums(const Router& op, u32 parts) {
   const u32 experts = op.rule.experts;
-  *op.sums.entropy = *op.sums.z = 0;
-  std::fill_n(op.sums.probabilities, experts, 0.0);
-  std::fill_n(op.sums.counts, experts, 0);
+  if (!op.add_sums) {
+    *op.sums.entropy = *op.sums.z = 0;
+    std::fill_n(op.sums.probabilities, experts, 0.0);
+    std::fill_n(op.sums.counts, experts, 0);
+  }
   for (u32 part = 0; part < parts; ++part) {
     const PartSums sums = sums_of_part(op, part);
     for (u32 expert = 0; expert < experts; ++expert) {

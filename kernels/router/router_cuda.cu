@@ -153,21 +153,18 @@ __global__ void __launch_bounds__(router_warps_max* warp_threads) router_kernel(
 }
 
 __global__ void __launch_bounds__(128)
-    router_sums_kernel(RouterSums sums, const double* partials, u32 parts, u32 experts) {
+    router_sums_kernel(RouterSums sums, const double* partials, u32 parts, u32 experts, bool add) {
   const u64 i = grid_thread();
   if (i >= u64{experts} + 2) return;
   const u64 stride = 2 * u64{experts} + 2;
-  double sum = 0, count = 0;
+  double* const place = i < experts ? sums.probabilities + i : i == experts ? sums.entropy : sums.z;
+  double sum = add ? *place : 0, count = 0;
   for (u32 part = 0; part < parts; ++part) {
     sum += partials[part * stride + (i < experts ? i : experts + i)];
     if (i < experts) count += partials[part * stride + experts + i];
   }
-  if (i < experts) {
-    sums.probabilities[i] = sum;
-    sums.counts[i] = static_cast<i32>(count);
-  } else {
-    *(i == experts ? sums.entropy : sums.z) = sum;
-  }
+  *place = sum;
+  if (i < experts) sums.counts[i] = static_cast<i32>(count) + (add ? sums.counts[i] : 0);
 }
 
 }  // namespace
@@ -186,7 +183,7 @@ void router_cuda(const Router& op, cudaStream_t stream) {
   if (op.rows > 0 && !sums) launch<router_kernel<false>>(shape, stream, op, block_rows);
   if (sums) {
     launch<router_sums_kernel>(router_sums_launch(op.rule.experts), stream, op.sums, op.partials,
-                               router_parts(op.rows).count, op.rule.experts);
+                               router_parts(op.rows).count, op.rule.experts, op.add_sums);
   }
 }
 

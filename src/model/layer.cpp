@@ -70,8 +70,8 @@ Bytes kept_of(const ModelGraph& g, u32 layer, LayerPart part) {
 
 bool layer_tiles(const ModelConfig& c, u32 layer) {
   const LayerPart part = first_part(c, layer);
-  return part.ends && mixer_row(part.mixer).past_columns != nullptr && mlp_row(part.mlp).tiles &&
-         !c.reads_keys(layer) && !c.gives_keys(layer);
+  return mixer_row(part.mixer).past_columns != nullptr && mlp_row(part.mlp).tiles && !c.reads_keys(layer) &&
+         !c.gives_keys(layer);
 }
 
 void measure_layer(Block& block, const ModelGraph& g) {

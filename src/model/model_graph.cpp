@@ -122,7 +122,7 @@ u64 widest(const ModelConfig& c) {
 }
 
 bool can_tile(const ModelConfig& c, const ObjectiveRule& objective) {
-  if (objective.units() || c.layer_inputs.on() || c.experts.count != 0) return false;
+  if (objective.units() || c.layer_inputs.on()) return false;
   for (u32 layer = 0; layer < c.layers; ++layer)
     if (!layer_tiles(c, layer)) return false;
   return true;

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "model/block_calls.h"
+#include "model/mlps/experts/expert_layouts.h"
 
 namespace tidepool {
 
@@ -19,11 +20,28 @@ inline u64 row_in_piece(const BlockContext& tile) {
   return tile.tile.first_row - tile.graph.batch.piece(tile.piece).first_row;
 }
 
+inline u32 tile_in_piece(const BlockContext& tile) {
+  return tile.tile.number - tile.graph.batch.piece(tile.piece).first_tile;
+}
+
 // A piece keeps the insides of its tiles side by side.
 inline u64 kept_place(const BlockContext& tile) {
   const BatchShape& batch = tile.graph.batch;
-  const u64 of_tile = block_of(tile).kept.value / batch.tiles_of_piece();
-  return (tile.tile.number - batch.piece(tile.piece).first_tile) * of_tile;
+  return tile_in_piece(tile) * (block_of(tile).kept.value / batch.tiles_of_piece());
+}
+
+// Two branches of a tile lie one behind the other, and so do the arrays of its routes.
+inline ExpertStreams part_of(const BlockContext& tile, ExpertStreams s) {
+  const ModelGraph& g = tile.graph;
+  if (g.config.experts.count == 0) return s;
+  const u64 row = row_in_piece(tile), elements = row * g.config.width;
+  s.post_attention = s.post_attention.at(elements), s.normed = s.normed.at(elements);
+  s.branches = s.branches.at(2 * elements), s.branches_grad = s.branches_grad.at(2 * elements);
+  if (s.routes != nullptr) s.routes += tile_in_piece(tile) * RoutesLayout(g, nullptr).bytes.value;
+  if (s.sum != nullptr) s.sum += elements;
+  if (s.normed_grad != nullptr) s.normed_grad += elements;
+  if (s.routes_grad != nullptr) s.routes_grad += row * g.config.experts.chosen;
+  return s;
 }
 
 inline BlockForward part_of(const BlockContext& tile, BlockForward f) {
@@ -32,6 +50,7 @@ inline BlockForward part_of(const BlockContext& tile, BlockForward f) {
   f.batch = f.batch.from_row(row, tile.graph.batch.distribution_numbers);
   f.input = f.input.at(elements);
   f.output = f.output.at(elements);
+  f.experts = part_of(tile, f.experts);
   if (f.head.outputs != nullptr) f.head.outputs += row * tile.graph.objective.outputs();
   return f;
 }
@@ -43,6 +62,7 @@ inline BlockBackward part_of(const BlockContext& tile, BlockBackward b, bool fir
   b.batch = b.batch.from_row(row, tile.graph.batch.distribution_numbers);
   b.input = b.input.at(elements);
   b.grad = b.grad.at(elements);
+  b.experts = part_of(tile, b.experts);
   b.accumulate |= !first;
   return b;
 }

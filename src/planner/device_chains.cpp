@@ -96,7 +96,8 @@ std::vector<DeviceChain> DeviceChains::all() const {
   }
   for (const StreamLife& life : program_.lives) {
     if (is_gradient_stream(graph_.streams[life.stream].kind) && !gradients_leave()) continue;
-    for (u32 u = 0; u < program_.sweep_units(); ++u) chains.push_back(stream(life, u));
+    for (u32 u = 0; u < program_.sweep_units(); u += program_.units_of(life))
+      chains.push_back(stream(life, u));
   }
   return chains;
 }
@@ -207,7 +208,7 @@ DeviceChain DeviceChains::stream(const StreamLife& life, u32 unit) const {
   chain.produced_here = true;
   for (const StreamLife::Run& run : life.runs) {
     const Pass& first = program_.passes[run.first];
-    const Span span = program_.touch(run, unit);
+    const Span span = program_.touch(life, run, unit);
     chain.touches.push_back({.span = span,
                              .device = first.device,
                              .writes = run.writes,
@@ -252,8 +253,8 @@ std::optional<Span> DeviceChains::gradient_stream_span(u32 stream, u32 sweep, u3
   if (!is_gradient_stream(graph_.streams[stream].kind) || gradients_leave()) return span;
   for (const StreamLife& life : program_.lives) {
     if (life.stream != stream || life.sweep != sweep) continue;
-    if (!span) span = program_.touch(life.runs.front(), unit);
-    span->end = program_.touch(life.runs.back(), unit).end;
+    if (!span) span = program_.touch(life, life.runs.front(), unit);
+    span->end = program_.touch(life, life.runs.back(), unit).end;
   }
   return span;
 }

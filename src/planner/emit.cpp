@@ -334,7 +334,9 @@ class Emitter {
                      p);
   }
   void stream(const StreamUse& use, const ProgramOp& op, i32 p) {
-    device_operand(layout_.stream(use.stream, program_.unit(op)), use.access, p);
+    const bool goes_on = graph_.streams[use.stream].whole && op.piece != 0 && writes(use.access);
+    device_operand(layout_.stream(use.stream, program_.unit(op)), goes_on ? Access::read_write : use.access,
+                   p);
   }
   u64 kept_of(const ProgramOp& op) const {
     return u64{op.block} * program_.sweep_units() + program_.unit(op);

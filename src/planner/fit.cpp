@@ -67,7 +67,7 @@ Bytes state_of(const ModelGraph& graph, const PlanOptions& options) {
   return state;
 }
 
-// Bytes of one piece's streams that backward reads from forward.
+// Bytes of a micro-batch's streams that backward reads from forward.
 Bytes saved_for_backward(const ModelGraph& graph) {
   std::vector<bool> saved(graph.streams.size(), false);
   for (u32 b = last_backward_block(graph); trains(graph) && b < graph.blocks.size(); ++b)
@@ -75,15 +75,14 @@ Bytes saved_for_backward(const ModelGraph& graph) {
       saved[use.stream] = !is_gradient_stream(graph.streams[use.stream].kind);
   Bytes sum{};
   for (u32 s = 0; s < saved.size(); ++s)
-    if (saved[s]) sum += graph.streams[s].bytes;
+    if (saved[s]) sum += graph.streams[s].bytes * (graph.streams[s].whole ? 1 : graph.batch.pieces());
   return sum;
 }
 
 // Least bytes of all tiers together: the state, and beside it, at the end of a forward, the streams for
 // backward; between two sweeps, the sums of every window of every replica.
 Bytes held_at_once(const ModelGraph& graph, const PlanOptions& options, u32 sweeps) {
-  const Bytes streams =
-      saved_for_backward(graph) * graph.batch.pieces() * (options.micro_batches / options.nodes / sweeps);
+  const Bytes streams = saved_for_backward(graph) * (options.micro_batches / options.nodes / sweeps);
   const Bytes sums = trained_sum_of(graph, Kind::grad_accum);
   return state_of(graph, options) + std::max(streams, sweeps > 1 ? sums * options.replicas() : Bytes{0});
 }

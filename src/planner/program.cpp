@@ -118,12 +118,13 @@ class Builder {
 
   void add_use(std::vector<StreamLife>& lives, u32 i, const StreamUse& use) {
     const Pass& pass = program_.passes[i];
-    if (use.access == Access::write) lives.push_back({.stream = use.stream, .sweep = pass.sweep});
+    if (use.access == Access::write)
+      lives.push_back({.stream = use.stream, .sweep = pass.sweep, .whole = graph_.streams[use.stream].whole});
     CHECK(!lives.empty(), use.stream, pass.block);
     std::vector<StreamLife::Run>& runs = lives.back().runs;
     // All pieces of a long sequence need not be on the device from one block's pass to the next.
-    const bool goes_on = program_.options.pieces == 1 && !runs.empty() && runs.back().last + 1 == i &&
-                         program_.passes[i - 1].kind == pass.kind &&
+    const bool goes_on = (program_.options.pieces == 1 || lives.back().whole) && !runs.empty() &&
+                         runs.back().last + 1 == i && program_.passes[i - 1].kind == pass.kind &&
                          program_.passes[i - 1].device == pass.device;
     if (!goes_on) runs.push_back({.first = i});
     runs.back().last = i;

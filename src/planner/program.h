@@ -1,6 +1,7 @@
 // Program is the step program: the blocks' ops of one body in order, before memory is planned.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "chunk_manager/layout.h"
@@ -53,6 +54,7 @@ struct Pass {
 struct StreamLife {
   u32 stream = none;
   u32 sweep = 0;
+  bool whole = false;  // Stream::whole
   // Passes without another pass between them, forward and backward apart, on one device; with pieces one
   // pass. Between two runs content may leave the device, and if they run on different devices it must.
   struct Run {
@@ -117,9 +119,13 @@ struct Program {
     const i32 before = pass.first + static_cast<i32>(unit / options.pieces) * pass.stride;
     return before + (pass.kind == OpKind::backward ? pieces - 1 - piece : piece);
   }
-  // Positions of the first and the last op of a run for a piece of the sweep.
-  Span touch(const StreamLife::Run& run, u32 unit) const {
-    return {position(passes[run.first], unit), position(passes[run.last], unit)};
+  // Units that share a content.
+  u32 units_of(const StreamLife& life) const { return life.whole ? options.pieces : 1; }
+  // Positions of the first and the last op of a run for the content that begins with a unit.
+  Span touch(const StreamLife& life, const StreamLife::Run& run, u32 unit) const {
+    const u32 last = unit + units_of(life) - 1;
+    return {std::min(position(passes[run.first], unit), position(passes[run.first], last)),
+            std::max(position(passes[run.last], unit), position(passes[run.last], last))};
   }
   u32 step_micro_batch(u32 of_replica, u32 replica) const {
     return (of_replica * options.nodes + options.node) * options.replicas() + replica;

@@ -34,7 +34,9 @@ TEST(AttentionLaunch, FitsEveryDevice) {
         EXPECT_EQ(launch.block.x % warp_threads, 0u);
       }
     }
-    if (size <= attention_tensor_size_max) EXPECT_GE(attention_tensor_size(size), size);
+    if (size <= attention_tensor_size_max) {
+      EXPECT_GE(attention_tensor_size(size), size);
+    }
     EXPECT_GE(attention_fma_lanes(size) * attention_fma_columns, size);
   }
 }

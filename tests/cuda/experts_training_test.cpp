@@ -271,6 +271,38 @@ TEST_P(PlacedExperts, PlacementAndGroupSizeChangeNoBit) {
   }
 }
 
+TEST_P(PlacedExperts, PiecesOfSequencesChangeNoBit) {
+  if (!gpu_multiplies(GetParam().precision)) GTEST_SKIP() << "this GPU does not multiply bf16";
+  Config base = gpu_config(dir_, GetParam().precision);
+  base.model = small_model(GetParam().family);
+  base.model.layers = 2;
+  base.train.max_steps = 1;
+  base.train.tile_tokens = 6;  // of 16
+  base.memory.budgets = {Bytes{128 * mib}, Bytes{64 * mib}, Bytes{256 * mib}};
+  std::optional<Numbers> first;
+  u64 seed = 0;
+  for (const u64 piece : {16, 6, 12}) {
+    Config config = base;
+    config.memory.piece_tokens = piece;
+    config.memory.home = piece == 16 ? HomePolicy::device : HomePolicy::host;
+    config.memory.experts_per_group = piece == 12 ? 0 : 3;
+    config.train.recompute = piece == 6 ? RecomputePolicy::keep : RecomputePolicy::recompute;
+    SCOPED_TRACE(how_to_repeat(config));
+    change_timing(seed++);
+    const auto report = run(config);
+    ASSERT_TRUE(report) << report.error().message;
+    if (!first) first = numbers_of(*report);
+    EXPECT_EQ(numbers_of(*report), *first);
+    check_bytes(*report);
+    std::filesystem::remove_all(config.output.dir);
+  }
+  base.machine.executor = "cpu";
+  base.output.dir = dir_ / "cpu";
+  const Numbers cpu = train_numbers(base);
+  ASSERT_EQ(first->losses.size(), cpu.losses.size());
+  for (u64 i = 0; i < cpu.losses.size(); ++i) EXPECT_NEAR(first->losses[i], cpu.losses[i], 3e-2) << i;
+}
+
 std::string small_name(const ::testing::TestParamInfo<SmallModel>& info) {
   return fmt::format("{}_{}", name(info.param.family), name(info.param.precision));
 }

@@ -83,7 +83,7 @@ class CudaRouter : public CudaTest {
   }
   Routed on_device(const RouterRule& rule, u32 rows, const std::vector<float>& logits,
                    const std::vector<float>& correction, bool with_sums = true,
-                   const std::vector<i32>& targets = {}) {
+                   const std::vector<i32>& targets = {}, u32 times = 1) {
     const DeviceArray there(logits.data(), logits.size() * 4), experts(rows * rule.chosen * 4),
         weights(rows * rule.chosen * 4), counts(rule.experts * 4), sums((rule.experts + 2) * 8),
         partials(router_partials(rule.experts) * 8);
@@ -103,7 +103,10 @@ class CudaRouter : public CudaTest {
                  .z = sums.as<double>() + rule.experts + 1};
       op.partials = partials.as<double>();
     }
-    router_cuda(op, stream_);
+    for (u32 time = 0; time < times; ++time) {
+      op.add_sums = time > 0;
+      router_cuda(op, stream_);
+    }
     synchronize();
     Routed out = {experts.values<i32>(), {}, weights.values<float>(), {}};
     if (with_sums) out.counts = counts.values<i32>(), out.sums = sums.values<double>();
@@ -164,6 +167,16 @@ TEST_F(CudaRouter, SumsLeaveOutPaddingAsTheCpusDo) {
     EXPECT_EQ(none.counts, std::vector<i32>(c.rule.experts, 0));
     EXPECT_EQ(none.sums, std::vector<double>(c.rule.experts + 2, 0.0));
   }
+}
+
+TEST_F(CudaRouter, SumsGoOnFromThoseOfEarlierRows) {
+  const RouterCase& c = router_cases[0];
+  const auto logits = logits_of(c), correction = correction_of(c);
+  const Routed once = on_device(c.rule, c.rows, logits, correction),
+               twice = on_device(c.rule, c.rows, logits, correction, true, {}, 2);
+  for (u32 e = 0; e < c.rule.experts; ++e) EXPECT_EQ(twice.counts[e], 2 * once.counts[e]);
+  for (u64 i = 0; i < once.sums.size(); ++i)
+    EXPECT_NEAR(twice.sums[i], 2 * once.sums[i], 1e-12 * (1 + std::abs(once.sums[i])));
 }
 
 TEST_F(CudaRouter, FactorsAreTheCpus) {

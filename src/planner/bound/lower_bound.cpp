@@ -351,10 +351,11 @@ class Savings {
   void add_stream(const StreamLife& life) {
     const u64 bytes = layout_.chunk(layout_.stream(life.stream, 0)).bytes.value * replicas_;
     const u32 pieces = program_.options.pieces, units = program_.sweep_units();
+    const u32 step = program_.units_of(life);
     for (u32 u = 0, end = 0; u < units; u = end) {
-      end = std::min(u + together_, pieces == 1 ? units : (u / pieces + 1) * pieces);
-      const DeviceChain first = chains_.stream(life, u), last = chains_.stream(life, end - 1);
-      for (u32 t = 1; t < first.touches.size(); ++t) add_touch(first, last, t, bytes * (end - u));
+      end = std::min(u + std::max(together_, step), pieces == 1 ? units : (u / pieces + 1) * pieces);
+      const DeviceChain first = chains_.stream(life, u), last = chains_.stream(life, end - step);
+      for (u32 t = 1; t < first.touches.size(); ++t) add_touch(first, last, t, bytes * ((end - u) / step));
       end_content();
     }
   }

@@ -66,12 +66,15 @@ class StreamReplay {
       if (at == uses.size()) return fmt::format("takes {}, which its block does not use", name(chunk.kind));
       const StreamUse& use = uses[at];
       const Stream& stream = graph_.streams[use.stream];
-      if (chunk.stream != use.stream || chunk.kind != stream.kind || o.access != use.access || o.count != 1)
+      const bool goes_on = stream.whole && op.piece != 0 && writes(use.access);
+      const Access access = goes_on ? Access::read_write : use.access;
+      if (chunk.stream != use.stream || chunk.kind != stream.kind || o.access != access || o.count != 1)
         return fmt::format("takes {} where its block uses {}", name(chunk.kind), name(stream.kind));
       if (chunk.bytes < stream.bytes) return fmt::format("has too little room for {}", name(stream.kind));
-      if (chunk.instance != instance_of(op))
+      if (chunk.instance != instance_of(op, stream))
         return fmt::format("takes {} of another micro-batch", name(stream.kind));
-      if (std::string text = visit(op, o, writer_[way(op)][op.block][at]); !text.empty()) return text;
+      const u32 writer = goes_on ? op.block : writer_[way(op)][op.block][at];
+      if (std::string text = visit(op, o, writer); !text.empty()) return text;
       ++at;
     }
     // Recall reads what backward reads, without gradients, which come last.
@@ -82,10 +85,10 @@ class StreamReplay {
     return at == wanted ? "" : fmt::format("takes {} of its block's {} streams", at, wanted);
   }
 
-  u32 instance_of(const Op& op) const {
+  u32 instance_of(const Op& op, const Stream& stream) const {
     const u32 of_sweep = plan_.micro_batches_per_replica() / plan_.sweeps;
     const u32 of_replica = op.micro_batch / (plan_.replicas() * plan_.nodes);
-    return (of_replica % of_sweep * plan_.pieces + op.piece) * plan_.replicas() +
+    return (of_replica % of_sweep * plan_.pieces + (stream.whole ? 0 : op.piece)) * plan_.replicas() +
            plan_.replica_of(op.micro_batch);
   }
 

@@ -46,7 +46,7 @@ Result<double> seconds_on_gpu(Round round, Run&& run) {
 
 Result<void> bring_routes(const ModelGraph& graph, Device& device, std::span<std::byte> at) {
   std::vector<std::byte> routes(at.size());
-  make_even_routes(graph, RoutesLayout(graph, routes.data()));
+  make_even_routes(graph, routes.data());
   return bring_to_device(device, at, routes);
 }
 

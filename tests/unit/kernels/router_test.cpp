@@ -134,13 +134,15 @@ struct Routed {
   std::vector<double> sums;  // probabilities, entropy, z
 };
 
-// targets: empty, or by row.
+// targets: empty, or by row. before: of earlier rows, to whose sums these are added; or null.
 Routed route(const RouterRule& rule, u32 rows, const std::vector<float>& logits,
-             const std::vector<float>& correction, u32 workers, const std::vector<i32>& targets = {}) {
+             const std::vector<float>& correction, u32 workers, const std::vector<i32>& targets = {},
+             const Routed* before = nullptr) {
   Routed out = {.experts = std::vector<i32>(u64{rows} * rule.chosen, -1),
                 .counts = std::vector<i32>(rule.experts, -1),
                 .weights = std::vector<float>(u64{rows} * rule.chosen, NAN),
                 .sums = std::vector<double>(rule.experts + 2, NAN)};
+  if (before != nullptr) out.counts = before->counts, out.sums = before->sums;
   std::vector<double> partials(router_partials(rule.experts), NAN);
   router_cpu({.rule = rule,
               .rows = rows,
@@ -153,6 +155,7 @@ Routed route(const RouterRule& rule, u32 rows, const std::vector<float>& logits,
                        .probabilities = out.sums.data(),
                        .entropy = &out.sums[rule.experts],
                        .z = &out.sums[rule.experts + 1]},
+              .add_sums = before != nullptr,
               .partials = partials.data()},
              shared_pool(workers));
   return out;
@@ -327,6 +330,14 @@ TEST_P(RouterTest, SumsLeaveOutPaddingAndNotTokensWithoutLoss) {
   EXPECT_TRUE(same_bits(got.weights, all.weights));
   EXPECT_EQ(got.counts, want.counts);
   for (u64 i = 0; i < want.sums.size(); ++i) EXPECT_NEAR(got.sums[i], want.sums[i], 1e-12 * want.sums[i]);
+}
+
+TEST_P(RouterTest, SumsGoOnFromThoseOfEarlierRows) {
+  const Routed once = route(rule, c.rows, logits, correction, 2);
+  const Routed twice = route(rule, c.rows, logits, correction, 2, {}, &once);
+  for (u32 e = 0; e < rule.experts; ++e) EXPECT_EQ(twice.counts[e], 2 * once.counts[e]);
+  for (u64 i = 0; i < once.sums.size(); ++i)
+    EXPECT_NEAR(twice.sums[i], 2 * once.sums[i], 1e-12 * (1 + std::abs(once.sums[i])));
 }
 
 TEST_P(RouterTest, PaddingHasNoGradientAndChangesNoOther) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cstdlib>
+#include <set>
 
 #include "model/blocks.h"
 #include "planner/planner.h"
@@ -83,10 +84,37 @@ TEST(Pieces, NeedLessOfADeviceThanAWholeSequence) {
   EXPECT_LT(pieces, whole);
 }
 
-TEST(Pieces, NoLayerOfExpertsHasThem) {
+// All pieces add to one chunk, of which the backward of each reads the sum.
+TEST(Pieces, ShareTheSumsOfRouters) {
   const ModelGraph experts = graph_of(2, 4);
-  EXPECT_FALSE(experts.batch.tiled());
-  EXPECT_EQ(experts.batch.pieces(), 1u);
+  const Plan p = plan_of(experts, Bytes{8 * mib});
+  ASSERT_EQ(p.pieces, 4u);
+  std::set<u32> sums, routes;
+  u32 begun = 0;
+  const Segment& body = p.segment(SegmentKind::body);
+  for (const Op& op : body.ops) {
+    if (op.micro_batch != 0) continue;
+    for (const Operand& o : body.operands_of(op)) {
+      if (p.chunk(o.first).kind == Kind::routes && op.block == 1) routes.insert(index(o.first));
+      if (p.chunk(o.first).kind != Kind::router_sums) continue;
+      sums.insert(index(o.first));
+      begun += op.kind == OpKind::forward && o.access == Access::write;
+    }
+  }
+  EXPECT_EQ(sums.size(), 1u);
+  EXPECT_EQ(begun, 1u);
+  EXPECT_EQ(routes.size(), 4u);
+}
+
+// States of recurrent layers do not pass from tile to tile.
+TEST(Pieces, NoRecurrentLayerHasThem) {
+  ModelConfig config = default_model(Family::qwen3_5_text);
+  config.vocab_size = 64;
+  const ModelGraph g = build_model(config, Precision::bf16,
+                                   {.sequences = 1, .tokens = 448, .tile_tokens = 64, .piece_tiles = 2})
+                           .value();
+  EXPECT_FALSE(g.batch.tiled());
+  EXPECT_EQ(g.batch.pieces(), 1u);
 }
 
 // The first op of a piece in the body.
@@ -97,8 +125,8 @@ Op& op_of(Plan& p, OpKind kind, u32 block, u32 piece) {
   std::abort();
 }
 
-void expect_refused(const Plan& p, const std::string& words) {
-  const Result<void> verified = verify_plan(p, graph());
+void expect_refused(const Plan& p, const std::string& words, const ModelGraph& g = graph()) {
+  const Result<void> verified = verify_plan(p, g);
   ASSERT_FALSE(verified);
   EXPECT_THAT(verified.error().message, HasSubstr(words));
 }
@@ -128,6 +156,18 @@ TEST(VerifyPieces, CanaryWithPiecesInTheWrongOrderIsRefused) {
   Plan p = plan();
   std::swap(op_of(p, OpKind::recall, 1, 1), op_of(p, OpKind::recall, 1, 2));
   expect_refused(p, "finds no past of the pieces before its piece 2");
+}
+
+TEST(VerifyPieces, CanaryThatBeginsTheSumsOfRoutersAnewIsRefused) {
+  const ModelGraph experts = graph_of(2, 4);
+  Plan p = plan_of(experts, Bytes{8 * mib});
+  Segment& body = p.segments[static_cast<u32>(SegmentKind::body)];
+  const Op& op = op_of(p, OpKind::forward, 1, 1);
+  for (u32 i = op.operands_begin; i < op.operands_begin + op.operands_count; ++i) {
+    Operand& o = body.operands[i];
+    if (p.chunk(o.first).kind == Kind::router_sums) o.access = Access::write;
+  }
+  expect_refused(p, "takes router_sums where its block uses router_sums", experts);
 }
 
 TEST(VerifyPieces, CanaryOfAPieceThatThereIsNotIsRefused) {

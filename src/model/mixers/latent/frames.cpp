@@ -10,15 +10,15 @@ u64 widest_latent(const ModelGraph& g) {
 }
 
 Values take(const ModelGraph& g, WorkspaceCutter& layout, u64 columns) {
-  return layout.take_values(g.activations, g.batch.rows() * columns);
+  return layout.take_values(g.activations, g.batch.tile_rows() * columns);
 }
 
 }  // namespace
 
 LatentShape shape_of(const ModelGraph& g) {
   const LatentAttention& l = g.config.latent;
-  return {.rows = static_cast<u32>(g.batch.rows()),
-          .tokens = g.batch.tokens,
+  return {.rows = static_cast<u32>(g.batch.tile_rows()),
+          .tokens = g.batch.tiled() ? g.batch.tile_tokens : g.batch.tokens,
           .heads = g.config.attention.heads,
           .kv_lora_rank = l.kv_lora_rank,
           .qk_nope_head_dim = l.qk_nope_head_dim,
@@ -56,7 +56,7 @@ BackwardFrame::BackwardFrame(const ModelGraph& g, u32 layer, WorkspaceCutter& la
       dqkv(take(g, layout, shape_of(g).columns())),
       dlatent(take(g, layout, widest_latent(g))),
       dlow(take(g, layout, shape_of(g).low_columns())),
-      moments(norm_scratch(g, layout, rms_norm_partials(g.batch.rows(), widest_latent(g)))),
-      latent_rstd(layout.take<float>(g.batch.rows())) {}
+      moments(norm_scratch(g, layout, rms_norm_partials(g.batch.tile_rows(), widest_latent(g)))),
+      latent_rstd(layout.take<float>(g.batch.tile_rows())) {}
 
 }  // namespace tidepool::latent

@@ -1,5 +1,6 @@
 #include "model/mixers/latent/latent.h"
 
+#include "model/mixers/key_past.h"
 #include "model/mixers/latent/frames.h"
 #include "model/mixers/latent/tensors.h"
 #include "model/rope.h"
@@ -10,8 +11,8 @@ namespace {
 std::optional<AttentionShape> attention_of(const ModelGraph& g, u32 layer) {
   const ModelConfig& c = g.config;
   const u32 window = c.attention_window(layer);
-  return AttentionShape{.sequences = g.batch.sequences,
-                        .tokens = g.batch.tokens,
+  return AttentionShape{.sequences = g.batch.tiled() ? 1 : g.batch.sequences,
+                        .tokens = g.batch.tiled() ? g.batch.tile_tokens : g.batch.tokens,
                         .heads = c.attention.heads,
                         .head_size = c.head_size(),
                         .kv_heads = c.kv_heads(),
@@ -19,6 +20,26 @@ std::optional<AttentionShape> attention_of(const ModelGraph& g, u32 layer) {
                         .window = window < g.batch.tokens ? window : 0,
                         .value_size = c.latent.v_head_dim,
                         .scale_given = static_cast<float>(c.attention_scale())};
+}
+
+// The past of a token are k and v of all heads: the latent would have to be multiplied again by every tile.
+u32 past_columns(const ModelConfig& c, u32) {
+  return c.attention.heads * (c.head_size() + c.latent.v_head_dim);
+}
+
+// RETURNS: the shape of the tile's rows.
+LatentShape shape_of(const Layer& l) {
+  LatentShape shape = latent::shape_of(l.c.graph);
+  if (!l.c.graph.batch.tiled()) return shape;
+  shape.rows = shape.tokens = rows_of(l.c);
+  shape.first_token = l.c.tile.first_token;
+  return shape;
+}
+
+KeyColumns key_columns(const Layer& l) {
+  const LatentShape shape = shape_of(l);
+  return {
+      .begin = shape.q_columns(), .count = shape.columns() - shape.q_columns(), .stride = shape.columns()};
 }
 
 u64 inside_bytes(const ModelGraph& g, u32 layer) {
@@ -92,7 +113,7 @@ void latent_norm_gradient(const Backward& b, Role weight, u32 columns, ConstValu
 
 // scratch.normed = norm of the latent of k and v, which it first takes out of `low`.
 void key_latent(const Layer& l, ConstValues low, const LatentScratch& scratch, float* rstd = nullptr) {
-  const LatentShape s = shape_of(l.c.graph);
+  const LatentShape s = shape_of(l);
   l.c.kernels.copy_columns({.rows = s.rows,
                             .columns = s.kv_lora_rank,
                             .x = low,
@@ -105,7 +126,7 @@ void key_latent(const Layer& l, ConstValues low, const LatentScratch& scratch, f
 void key_gradients(const Backward& b) {
   const Layer& l = b.s.layer;
   const BackwardFrame& w = b.frame;
-  const LatentShape shape = shape_of(l.c.graph);
+  const LatentShape shape = shape_of(l);
   key_latent(l, b.in.low, w.latents, w.latent_rstd);
   gradients(b.s, kv_b_product(l), w.latents.normed, w.latents.kv, w.dlatent);
   latent_norm_gradient(b, Role::kv_a_norm, shape.kv_lora_rank, w.latents.latent);
@@ -131,9 +152,8 @@ void query_gradients(const Backward& b) {
   gradients(b.s, q_a_product(l), w.norm, w.dlatent, w.narrow, add);
 }
 
-void forward(const Layer& l, const MixerForward& m) {
-  const BlockContext& c = l.c;
-  const AttentionInside in = inside_of(l, m.inside);
+// q, k and v; k and v also to the past.
+void project(const Layer& l, const MixerForward& m, const AttentionInside& in) {
   const LatentScratch scratch = scratch_of(l, m);
   if (has_query_latent(l)) {
     product(l, q_a_product(l), m.norm, in.q_low);
@@ -145,15 +165,25 @@ void forward(const Layer& l, const MixerForward& m) {
   product(l, kv_a_product(l), m.norm, in.low);
   key_latent(l, in.low, scratch);
   product(l, kv_b_product(l), scratch.normed, scratch.kv);
-  c.kernels.latent_rows(
-      {.shape = shape_of(c.graph),
+  l.c.kernels.latent_rows(
+      {.shape = shape_of(l),
        .q = scratch.q,
        .kv = scratch.kv,
        .low = in.low,
        .out = in.qkv,
        .starts = m.starts,
        .inverse_frequencies = inverse_frequencies(l.config(), l.number(), l.c.graph.batch.tokens)});
-  c.kernels.attention({.shape = *attention_of(c.graph, l.number()),
+  copy_to_past(l, key_columns(l), in.qkv, m.past);
+}
+
+void add_to_past(const Layer& l, const MixerForward& m) { project(l, m, inside_of(l, m.inside)); }
+
+void forward(const Layer& l, const MixerForward& m) {
+  const BlockContext& c = l.c;
+  const AttentionInside in = inside_of(l, m.inside);
+  project(l, m, in);
+  c.kernels.attention({.shape = tile_shape(l),
+                       .tile = tile_of(l, m.past),
                        .qkv = in.qkv,
                        .out = in.attention,
                        .lse = in.lse,
@@ -164,6 +194,10 @@ void forward(const Layer& l, const MixerForward& m) {
 
 void restore(const LayerGradients&) {}
 
+void restore_past(const LayerGradients& s) {
+  copy_to_past(s.layer, key_columns(s.layer), inside_of(s.layer, s.inside.mixer).qkv, s.past);
+}
+
 void backward(const LayerGradients& s, ConstValues dout) {
   const Layer& l = s.layer;
   const BlockContext& c = l.c;
@@ -172,17 +206,20 @@ void backward(const LayerGradients& s, ConstValues dout) {
   const BackwardFrame& w = b.frame;
   gradients(s, o_product(l), b.in.attention, dout, w.narrow);
   c.kernels.attention_backward(
-      {.shape = *attention_of(c.graph, l.number()),
+      {.shape = tile_shape(l),
+       .tile = tile_of(l, s.past),
        .qkv = b.in.qkv,
        .out = b.in.attention,
        .lse = b.in.lse,
        .dout = w.narrow,
        .dqkv = w.dqkv,
+       .dpast = s.past_grad,
        .starts = s.b.batch.starts,
        .dropout = dropout_of(c, DropoutSite::attention, l.config().attention.dropout),
        .scratch = s.frame.scratch});
+  take_past_gradients(s, key_columns(l), w.dqkv);
   c.kernels.latent_rows_backward(
-      {.shape = shape_of(c.graph),
+      {.shape = shape_of(l),
        .dout = w.dqkv,
        .dq = w.latents.q,
        .dkv = w.latents.kv,
@@ -199,10 +236,12 @@ void backward(const LayerGradients& s, ConstValues dout) {
 const Mixer row = {.tensors = add_tensors,
                    .attention = attention_of,
                    .inside_always = true,
-                   .past_columns = nullptr,
+                   .past_columns = past_columns,
                    .inside_bytes = inside_bytes,
                    .forward_frame = take_forward,
                    .backward_frame = take_backward,
+                   .add_to_past = add_to_past,
+                   .restore_past = restore_past,
                    .forward = forward,
                    .restore = restore,
                    .backward = backward};

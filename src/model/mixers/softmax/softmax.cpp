@@ -1,5 +1,6 @@
 #include "model/mixers/softmax/softmax.h"
 
+#include "model/mixers/key_past.h"
 #include "model/mixers/softmax/frames.h"
 #include "model/mixers/softmax/tensors.h"
 #include "model/mixers/softmax/whole_norms.h"
@@ -34,20 +35,8 @@ std::optional<AttentionShape> shape_of(const ModelGraph& g, u32 layer) {
                         .cap = static_cast<float>(g.config.softmax.soft_cap)};
 }
 
-// RETURNS: the values of the tile, if the micro-batch is cut into tiles.
-AttentionShape shape_of(const Layer& l) {
-  AttentionShape shape = *shape_of(l.c.graph, l.number());
-  if (l.c.graph.batch.tiled()) shape.tokens = rows_of(l.c);
-  return shape;
-}
-
 // The past of a token are its k and v.
 u32 past_columns(const ModelConfig& c, u32 layer) { return 2 * c.key_width(layer); }
-
-AttentionTile tile_of(const Layer& l, ConstValues past) {
-  if (!past) return {};
-  return {.past = past, .first = l.c.tile.first_token, .tile_tokens = l.c.graph.batch.tile_tokens};
-}
 
 u64 inside_bytes(const ModelGraph& g, u32 layer) {
   WorkspaceCutter layout(nullptr);
@@ -233,19 +222,17 @@ ConstValues gate(const Layer& l, ConstValues qkv, ConstValues attention, Values 
   return gated;
 }
 
-// Columns of k and v in rows of qkv, and where they begin.
-struct KeyColumns {
-  explicit KeyColumns(const Layer& l)
-      : begin(l.config().query_width(l.number())),
-        count(2 * l.config().key_width(l.number())),
-        stride(l.config().qkv_width(l.number())) {}
-  u32 begin, count, stride;
-};
+KeyColumns key_columns(const Layer& l) {
+  const u32 layer = l.number();
+  return {.begin = l.config().query_width(layer),
+          .count = 2 * l.config().key_width(layer),
+          .stride = l.config().qkv_width(layer)};
+}
 
 // k and v of `qkv`, normalised and rotated, become those of another layer, or go where other layers read
 // them.
 void share_keys(const Layer& l, ConstValues read, Values write, Values qkv) {
-  const KeyColumns columns(l);
+  const KeyColumns columns = key_columns(l);
   const Values keys = qkv.at(columns.begin);
   CopyColumns copy = {.rows = rows_of(l.c), .columns = columns.count};
   if (l.config().reads_keys(l.number())) {
@@ -264,7 +251,7 @@ void share_keys(const Layer& l, ConstValues read, Values write, Values qkv) {
 // that they read, adds theirs to it.
 void share_key_gradients(const LayerGradients& s, Values dqkv) {
   const Layer& l = s.layer;
-  const KeyColumns columns(l);
+  const KeyColumns columns = key_columns(l);
   const Values dkeys = dqkv.at(columns.begin), shared = s.b.shared_keys_grad;
   const bool reads = l.config().reads_keys(l.number());
   if (!reads && !l.config().gives_keys(l.number())) return;
@@ -278,25 +265,13 @@ void share_key_gradients(const LayerGradients& s, Values dqkv) {
   l.c.kernels.copy_columns(copy);
 }
 
-// `qkv`: after norm and rotation. `past`: or none.
-void copy_to_past(const Layer& l, ConstValues qkv, Values past) {
-  if (!past) return;
-  const KeyColumns columns(l);
-  l.c.kernels.copy_columns({.rows = rows_of(l.c),
-                            .columns = columns.count,
-                            .x = qkv.at(columns.begin),
-                            .x_stride = columns.stride,
-                            .y = past.at(u64{l.c.tile.first_token} * columns.count),
-                            .y_stride = columns.count});
-}
-
 // q, k and v; k and v also to the past.
 void project(const Layer& l, const MixerForward& m, const Places& to) {
   product(l, qkv_product(l), m.norm, to.qkv);
   if (turns_first(l)) l.c.kernels.rotary(rotary_of(l, {m.starts, m.holes}, turn_alone, to.qkv, to.qkv));
   rotate(l, {m.starts, m.holes}, to.qkv, to.rotated, to.spare);
   share_keys(l, m.read_keys, m.write_keys, to.rotated);
-  copy_to_past(l, to.rotated, m.past);
+  copy_to_past(l, key_columns(l), to.rotated, m.past);
 }
 
 void add_to_past(const Layer& l, const MixerForward& m) { project(l, m, places_of(l, m)); }
@@ -304,7 +279,7 @@ void add_to_past(const Layer& l, const MixerForward& m) { project(l, m, places_o
 void forward(const Layer& l, const MixerForward& m) {
   const Places to = places_of(l, m);
   project(l, m, to);
-  l.c.kernels.attention({.shape = shape_of(l),
+  l.c.kernels.attention({.shape = tile_shape(l),
                          .tile = tile_of(l, m.past),
                          .qkv = to.rotated,
                          .out = to.attention,
@@ -329,20 +304,7 @@ void restore_past(const LayerGradients& s) {
   const Layer& l = s.layer;
   const Values qkv =
       has_rotary_frame(l) ? backward_frame_of(l, s.b.workspace).rotary : inside_of(l, s.inside.mixer).qkv;
-  copy_to_past(l, qkv, s.past);
-}
-
-// Gradients of the tile's k and v, of which all later tiles have added their share.
-void take_past_gradients(const LayerGradients& s, Values dqkv) {
-  if (s.past_grad == nullptr) return;
-  const KeyColumns columns(s.layer);
-  float* const grad = s.past_grad + u64{s.layer.c.tile.first_token} * columns.count;
-  s.layer.c.kernels.copy_columns({.rows = rows_of(s.layer.c),
-                                  .columns = columns.count,
-                                  .x = grad,
-                                  .x_stride = columns.count,
-                                  .y = dqkv.at(columns.begin),
-                                  .y_stride = columns.stride});
+  copy_to_past(l, key_columns(l), qkv, s.past);
 }
 
 // frame.narrow: gradient of attention's output, from the gradient of the mixer's output. With gates, their
@@ -368,7 +330,7 @@ void backward(const LayerGradients& s, ConstValues dout) {
   const BackwardFrame frame = backward_frame_of(l, s.b.workspace);
   out_gradient(s, in, frame, dout);
   const Values dqkv = frame.wide;
-  l.c.kernels.attention_backward({.shape = shape_of(l),
+  l.c.kernels.attention_backward({.shape = tile_shape(l),
                                   .tile = tile_of(l, s.past),
                                   .qkv = has_rotary_frame(l) ? frame.rotary : in.qkv,
                                   .out = in.attention,
@@ -384,7 +346,7 @@ void backward(const LayerGradients& s, ConstValues dout) {
                                   .dsinks = s[Role::sinks],
                                   .accumulate = s.b.accumulate});
   const Values dproduct = l.config().product_is_qkv(l.number()) ? dqkv : frame.dproduct;
-  take_past_gradients(s, dqkv);
+  take_past_gradients(s, key_columns(l), dqkv);
   share_key_gradients(s, dqkv);
   rotary_gradient(s, frame, in.qkv, dqkv, dproduct);
   recompute_input_norm(s);

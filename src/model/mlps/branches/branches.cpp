@@ -27,6 +27,6 @@ void backward(const LayerGradients& s, const MlpBackward& m) {
 }  // namespace
 
 const Mlp row = {
-    .tiles = false, .tensors = add_tensors, .widths = widths, .forward = forward, .backward = backward};
+    .tiles = true, .tensors = add_tensors, .widths = widths, .forward = forward, .backward = backward};
 
 }  // namespace tidepool::branches

@@ -6,7 +6,7 @@ namespace tidepool {
 namespace {
 
 u64 rows_max(const ModelGraph& g, ExpertRange range) {
-  return routed_rows_max(g.batch.rows(), g.config.experts.chosen, range.count);
+  return routed_rows_max(g.batch.tile_rows(), g.config.experts.chosen, range.count);
 }
 
 Values take_inner(const ModelGraph& g, ExpertRange range, u32 arrays, WorkspaceCutter& layout) {
@@ -64,18 +64,22 @@ GluGate expert_gate(const ModelConfig& c) {
 }
 
 RoutesLayout::RoutesLayout(const ModelGraph& g, std::byte* base) {
-  const u64 choices = g.batch.rows() * g.config.experts.chosen;
+  const u64 choices = g.batch.tile_rows() * g.config.experts.chosen;
   WorkspaceCutter layout(base);
   experts = layout.take<i32>(choices);
   weights = layout.take<float>(choices);
   bytes = layout.bytes();
 }
 
-void make_even_routes(const ModelGraph& g, const RoutesLayout& routes) {
+void make_even_routes(const ModelGraph& g, std::byte* piece) {
   const Experts& experts = g.config.experts;
-  for (u64 choice = 0; choice < g.batch.rows() * experts.chosen; ++choice) {
-    routes.experts[choice] = static_cast<i32>(choice % experts.count);
-    routes.weights[choice] = 1.0f / static_cast<float>(experts.chosen);
+  for (u32 tile = 0; tile < g.batch.tiles_of_piece(); ++tile) {
+    const RoutesLayout routes(g, piece);
+    for (u64 choice = 0; choice < g.batch.tile_rows() * experts.chosen; ++choice) {
+      routes.experts[choice] = static_cast<i32>(choice % experts.count);
+      routes.weights[choice] = 1.0f / static_cast<float>(experts.chosen);
+    }
+    piece += routes.bytes.value;
   }
 }
 
@@ -106,10 +110,11 @@ StreamSizes stream_sizes(const ModelGraph& g) {
   if (g.config.experts.count == 0) return sizes;
   const auto whole = [](u64 bytes) { return Bytes{round_up(bytes, frame_alignment)}; };
   sizes.normed = g.boundary;
-  sizes.routes = RoutesLayout(g, nullptr).bytes;
-  sizes.routes_grad = whole(g.batch.rows() * g.config.experts.chosen * sizeof(float));
-  sizes.sum = whole(g.batch.rows() * g.config.width * sizeof(float));
-  sizes.branches = whole(values_bytes(2 * g.batch.rows() * g.config.width, g.activations));
+  const u64 rows = g.batch.piece_rows();
+  sizes.routes = RoutesLayout(g, nullptr).bytes * g.batch.tiles_of_piece();
+  sizes.routes_grad = whole(rows * g.config.experts.chosen * sizeof(float));
+  sizes.sum = whole(rows * g.config.width * sizeof(float));
+  sizes.branches = whole(values_bytes(2 * rows * g.config.width, g.activations));
   sizes.router_sums = RouterSumsLayout(g, nullptr).bytes;
   return sizes;
 }
@@ -117,7 +122,7 @@ StreamSizes stream_sizes(const ModelGraph& g) {
 SortedRows::SortedRows(const ModelGraph& g, ExpertRange range, WorkspaceCutter& layout)
     : offsets(layout.take<i32>(range.count + 1)),
       slots(layout.take<i32>(rows_max(g, range))),
-      places(layout.take<i32>(g.batch.rows() * g.config.experts.chosen)) {}
+      places(layout.take<i32>(g.batch.tile_rows() * g.config.experts.chosen)) {}
 
 GroupAdapterScratch::GroupAdapterScratch(const ModelGraph& g, u32 layer, ExpertRange range,
                                          WorkspaceCutter& layout) {

@@ -1,6 +1,6 @@
 // Layouts of the streams between the blocks of a layer with experts, and of the frames of a group of experts,
-// used as block_layouts.h says. R rows, k experts per row, E experts, G experts in the group, I the width
-// inside an expert, M = R min(k, G): rows that a group has at most.
+// used as block_layouts.h says. R rows of a tile, k experts per row, E experts, G experts in the group, I the
+// width inside an expert, M = R min(k, G): rows that a group has at most.
 #pragma once
 
 #include "kernels/experts/expert_range.h"
@@ -10,6 +10,7 @@
 
 namespace tidepool {
 
+// A stream has those of a piece's tiles, one behind the other.
 struct RoutesLayout {
   RoutesLayout(const ModelGraph&, std::byte* base);
   i32* experts;    // [R, k]
@@ -17,8 +18,9 @@ struct RoutesLayout {
   Bytes bytes;
 };
 
-// Writes routes that give all experts as many tokens, for timing a group: sorting relies on valid routes.
-void make_even_routes(const ModelGraph&, const RoutesLayout&);
+// Writes routes of a piece that give all experts as many tokens, for timing a group: sorting relies on valid
+// routes.
+void make_even_routes(const ModelGraph&, std::byte* piece);
 
 // By layer with experts, in order.
 struct RouterSumsLayout {

@@ -8,6 +8,7 @@
 #include "model/mlps/experts/expert_layouts.h"
 #include "model/mlps/experts/expert_windows.h"
 #include "model/mlps/experts/group_adapters.h"
+#include "model/row_tiles.h"
 
 namespace tidepool {
 namespace {
@@ -211,16 +212,19 @@ void add_route_bias_gradient(const Group& group, const BlockBackward& b, const L
 
 void measure_experts(Block& block, const ModelGraph& g) {
   const ExpertRange range = experts_of_group(g, block.group);
-  block.kept = ExpertsInside(g, range, nullptr).bytes;
+  block.kept = ExpertsInside(g, range, nullptr).bytes * g.batch.tiles_of_piece();
   block.forward_workspace = ExpertsForwardWorkspace(g, block.layer, range, nullptr).bytes;
   block.backward_workspace = ExpertsBackwardWorkspace(g, block.layer, range, nullptr).bytes;
 }
 
-void experts_forward(const BlockContext& c, const BlockForward& f) {
+namespace {
+
+void forward_of_tile(const BlockContext& c, const BlockForward& f) {
   const ExpertRange range = experts_of_group(c.graph, block_of(c).group);
   const ExpertsForwardWorkspace workspace(c.graph, block_of(c).layer, range, f.workspace);
   const ExpertsInside kept(c.graph, range, f.kept);
-  CHECK(workspace.bytes == forward_workspace_of(c) && kept.bytes == block_of(c).kept, c.block);
+  CHECK(workspace.bytes == forward_workspace_of(c), c.block);
+  CHECK(kept.bytes * c.graph.batch.tiles_of_piece() == block_of(c).kept, c.block);
   const Group group(c, f.experts, workspace.sorted);
   const GroupAdapters adapters(c, workspace.sorted, f.windows, workspace.adapters);
   const Linear gate_up_linear = gate_up_of(group, f.windows), down = down_of(group, f.windows);
@@ -243,7 +247,7 @@ void experts_forward(const BlockContext& c, const BlockForward& f) {
   combine(group, f, workspace.rows);
 }
 
-void experts_backward(const BlockContext& c, const BlockBackward& b) {
+void backward_of_tile(const BlockContext& c, const BlockBackward& b) {
   const ExpertRange range = experts_of_group(c.graph, block_of(c).group);
   const ExpertsBackwardWorkspace workspace(c.graph, block_of(c).layer, range, b.workspace);
   CHECK(workspace.bytes <= block_of(c).backward_workspace, workspace.bytes.value, c.block);
@@ -287,5 +291,10 @@ void experts_backward(const BlockContext& c, const BlockBackward& b) {
                      gate_up_linear.n, of_adapters);
   combine_gradients(group, b, workspace.dout);
 }
+
+}  // namespace
+
+void experts_forward(const BlockContext& c, const BlockForward& f) { for_tiles(c, f, forward_of_tile); }
+void experts_backward(const BlockContext& c, const BlockBackward& b) { for_tiles(c, b, backward_of_tile); }
 
 }  // namespace tidepool

@@ -51,17 +51,17 @@ void factor_gradients(const BlockContext& c, const i32* experts, const RouterScr
 }  // namespace
 
 RouterScratch router_scratch(const ModelGraph& g, WorkspaceCutter& layout, Direction direction) {
-  RouterScratch scratch = {.logits = layout.take<float>(g.batch.rows() * g.config.experts.count)};
+  RouterScratch scratch = {.logits = layout.take<float>(g.batch.tile_rows() * g.config.experts.count)};
   const bool backward = direction == Direction::backward;
   if (g.config.shared_gate()) {
-    scratch.shared_gate = layout.take_values(g.activations, g.batch.rows());
-    if (backward) scratch.dshared_gate = layout.take_values(g.activations, g.batch.rows());
+    scratch.shared_gate = layout.take_values(g.activations, g.batch.tile_rows());
+    if (backward) scratch.dshared_gate = layout.take_values(g.activations, g.batch.tile_rows());
   }
   const ExpertTensors& tensors = traits(g.config.family).experts->tensors;
   if (tensors.are_branch())
-    scratch.normed = layout.take_values(g.activations, g.batch.rows() * g.config.width);
+    scratch.normed = layout.take_values(g.activations, g.batch.tile_rows() * g.config.width);
   if (!tensors.factors.empty()) {
-    const u64 choices = g.batch.rows() * g.config.experts.chosen;
+    const u64 choices = g.batch.tile_rows() * g.config.experts.chosen;
     scratch.factors = layout.take<float>(g.config.experts.count);
     if (backward) scratch.dfactors = layout.take<float>(choices);
     if (backward) scratch.order = layout.take<u64>(choices);
@@ -87,6 +87,7 @@ void route(const BlockContext& c, const RouterWeights& w, ConstValues x, const B
                     .experts = routes.experts,
                     .weights = routes.weights,
                     .sums = sums.of(expert_layer_index(config, block_of(c).layer), config.experts.count),
+                    .add_sums = c.tile.number != 0,
                     .partials = scratch.partials});
 }
 
