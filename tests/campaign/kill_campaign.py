@@ -32,6 +32,7 @@ machine: {{executor: cpu, threads: 1}}
 output: {{save_steps: {save_steps}, trace: false}}
 """
 STEPS = 60
+WHOLE = 32  # tokens of a tile that is a whole sequence
 WAIT_SECONDS = 120.0
 
 
@@ -82,12 +83,12 @@ class Campaign(campaign.Folders):
             self.known[kind] = self.numbers_of(folder)
         return self.known[kind]
 
-    def elsewhere(self):
-        """Settings that may differ between a process of a run and the next."""
+    def elsewhere(self, kind):
+        """Settings that may differ between a process of a run and the next. Sums of tiles belong to a device."""
         pick = self.random.choice
         words = [f"memory.home={pick(('auto', 'disk', 'mixed', 'host', 'device'))}"]
         words += [f"machine.threads={pick((1, 2, 3))}", f"memory.io={pick(('auto', 'threads'))}"]
-        devices = pick((1, 1, 2))
+        devices = pick((1, 1, 2)) if kind[-1] == WHOLE else 1
         words += [f"machine.executor=cpu:{devices}", f"train.gradient_accumulation_steps={2 // devices}"]
         words += [f"memory.piece_tokens={pick((8, 16, 24, 64))}"]
         chunk = pick(("auto", "auto", "8KiB", "40KiB"))
@@ -157,12 +158,12 @@ class Campaign(campaign.Folders):
     def round(self, number, kills):
         optim = self.random.choice(("adamw_torch", "adamw_8bit", "adamw_bf16", "lion_8bit", "muon", "adafactor"))
         kind = (*self.random.choice((("bf16", 0.5), ("bf16", 0), ("fp32", 0.5), ("fp16", 0.5))), optim,
-                self.random.choice((8, 32)))
+                self.random.choice((8, WHOLE)))
         expected = self.undisturbed(kind)
         folder = self.folder_for("round", kind)
         killed, logged, persist, saved = 0, 0, 1, set()
         while True:
-            words, next_persist, versions = self.elsewhere()
+            words, next_persist, versions = self.elsewhere(kind)
             process = self.start(folder, words)
             if killed < kills and self.wait_for_moment(process, folder):
                 process.send_signal(signal.SIGKILL)
