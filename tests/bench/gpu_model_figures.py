@@ -6,7 +6,7 @@ import json
 
 from gpu_bench import NotMeasured, seconds_by_kind
 
-EXPERTS, HYBRID = "experts-5b.yaml", "hybrid-2b.yaml"
+EXPERTS, HYBRID, LONG = "experts-5b.yaml", "hybrid-2b.yaml", "long-2b.yaml"
 TINY_TRAINING = [
     "train.sequence_length=64",
     "train.per_device_train_batch_size=1",
@@ -38,6 +38,17 @@ TINY_HYBRID = [
     "model.linear_num_value_heads=4",
     "model.linear_key_head_dim=16",
     "model.linear_value_head_dim=16",
+]
+TINY_LONG = [
+    "model.hidden_size=64",
+    "model.intermediate_size=96",
+    "model.num_hidden_layers=2",
+    "model.num_attention_heads=4",
+    "model.num_key_value_heads=2",
+    "model.vocab_size=256",
+    "memory.device=64MiB",
+    "memory.host=128MiB",
+    "machine.executor=cpu",
 ]
 TRACED = ["output.logging_steps=1", "output.trace=true"]
 ON_DISK = ["model.n_layer=4", "train.gradient_accumulation_steps=1", "memory.device=3GiB", "memory.host=4GiB"]
@@ -142,9 +153,25 @@ def speculation(bench):
     )
 
 
+def long(bench):
+    """One sequence of a quarter of the length and of all of it: the device's memory stays, and the step is predicted."""
+    bench = bench.of(LONG, TINY_LONG)
+    details, texts, errors = {}, [], []
+    for tokens in (1024, 4096) if bench.options.tiny else (32768, 131072):
+        report, kinds = traced(bench, "long", f"train.sequence_length={tokens}")
+        details[str(tokens)] = {"report": report, "kinds": kinds}
+        errors.append(error_of(report))
+        on_device = report["tiers"]["device"]["measured_peak_bytes"] / (1 << 30)
+        texts.append(
+            f"{tokens} tokens: {speed(report):.0f} tokens/s, predicted {100 * errors[-1]:+.1f} %, device {on_device:.2f} GiB"
+        )
+    return "; ".join(texts), max(map(abs, errors)) <= 0.10, details
+
+
 MODEL_ROWS = {
     "optimizers": (11, "7B with other optimizers: the step, and its prediction", "within 10 %", optimizers),
     "experts": (12, "8 layers of Qwen3-30B-A3B, against transformers", ">= 1", experts),
     "hybrid": (13, "8 layers of Qwen3.5-9B, against transformers", ">= 1", hybrid),
     "speculation": (14, "1.2B on the disk, 8k tokens a step: updates that do not wait", ">= 1", speculation),
+    "long": (15, "7 layers of Qwen2.5-7B, one sequence: the step, and its prediction", "within 10 %", long),
 }
