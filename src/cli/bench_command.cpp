@@ -20,6 +20,7 @@ constexpr std::array options_of_bench = {
     Option{"json", "", "one JSON object instead of a table"},
     Option{"repetitions", "N", "take medians of N interleaved runs: 9, disk 5"},
     Option{"device", "DEVICE", "attention, copy, gemm: auto, cpu, cuda, cuda:I", "auto"},
+    Option{"tokens", "N", "attention: one sequence, in tiles if it is long; 0 a preset", "0"},
     Option{"threads", "N", "all but disk: worker threads; 0 one per core", "0"},
     Option{"parameters", "N", "update: length of the arrays", "100e6"},
     Option{"optim", "RULE", "update: the rule, as train.optim names it", "adamw_torch"},
@@ -31,6 +32,7 @@ constexpr std::array options_of_bench = {
     Option{"io", "BACKEND", "disk: auto, io_uring or threads", "auto"},
 };
 
+constexpr u32 attention_tokens_max = 1 << 20;
 constexpr std::array<std::string_view, 3> backends = {"auto", "io_uring", "threads"};  // like DiskBackend
 
 // RETURNS: --repetitions; `preset` if the option is not given.
@@ -65,6 +67,7 @@ Result<BenchOptions> compute_options(const Arguments& arguments) {
   TRY_ASSIGN(out.parameters, arguments.integer("parameters"));
   TRY_ASSIGN(out.repetitions, repetitions_of(arguments, out.repetitions));
   TRY_ASSIGN(out.optim, optim_of(arguments));
+  TRY_ASSIGN(out.tokens, arguments.count("tokens", {.most = attention_tokens_max}));
   if (out.parameters == 0) return usage_error("--parameters: 0 is too small; at least 1");
   return out;
 }
@@ -91,12 +94,14 @@ struct Part {
 
 constexpr std::array<std::string_view, 5> options_of_update = {"json", "repetitions", "threads", "parameters",
                                                                "optim"};
+constexpr std::array<std::string_view, 5> options_of_attention = {"json", "repetitions", "threads", "device",
+                                                                  "tokens"};
 constexpr std::array<std::string_view, 4> options_of_kernels = {"json", "repetitions", "threads", "device"};
 constexpr std::array<std::string_view, 8> options_of_disk = {"json",  "repetitions", "dir",     "size",
                                                              "block", "depth",       "seconds", "io"};
 
 constexpr std::array parts = {
-    Part{"attention", options_of_kernels, run_compute<bench_attention>},
+    Part{"attention", options_of_attention, run_compute<bench_attention>},
     Part{"copy", options_of_kernels, run_compute<bench_copy>},
     Part{"disk", options_of_disk, run_bench_disk},
     Part{"gemm", options_of_kernels, run_compute<bench_products>},

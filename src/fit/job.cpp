@@ -51,13 +51,9 @@ Precision activations_of(const Config& config) {
   return config.machine.gpus().empty() ? Precision::fp32 : config.train.precision;
 }
 
-// A tile's product reads its weights once. With R rows it computes R operations for each byte of a weight of
-// 2 bytes, and a GPU of 1000 Tflop/s and 3 TB/s needs 330 of them. Attention needs more: its backward adds
-// to the gradients of all earlier keys once for each tile.
 u32 tile_tokens(const Config& config) {
-  constexpr u32 of_cores = 1024, of_gpus = 8192;
   if (config.train.tile_tokens != 0) return config.train.tile_tokens;
-  return config.machine.gpus().empty() ? of_cores : of_gpus;
+  return default_tile_tokens(!config.machine.gpus().empty());
 }
 
 // Tiles of an op. 0: all of a micro-batch.

@@ -100,9 +100,12 @@ struct AttentionArrays {
   Values qkv, out, dout, dqkv, peak;
   Values mlp;  // gradient of the MLP in a GPT layer of this width, which attention's backward may overwrite
   float* lse = nullptr;
+  Values past;                 // [T, 2 H], in tiles only
+  float* past_grad = nullptr;  // likewise
 };
 u64 mlp_elements(const AttentionWork& work) {
-  return u64{work.shape.sequences} * work.shape.tokens * 4 * work.shape.query_columns();
+  const u64 rows = work.tile_tokens != 0 ? work.tile_tokens : u64{work.shape.sequences} * work.shape.tokens;
+  return rows * 4 * work.shape.query_columns();
 }
 AttentionArrays lay_out(const AttentionWork& work, Layout& layout) {
   const u64 rows = u64{work.shape.sequences} * work.shape.tokens, h = work.shape.query_columns();
@@ -112,7 +115,58 @@ AttentionArrays lay_out(const AttentionWork& work, Layout& layout) {
   a.lse = layout.take(work.shape.lse_elements(), Precision::fp32).fp32();
   a.mlp = take(mlp_elements(work));
   a.peak = take(3 * u64{work.peak_side} * work.peak_side);
+  if (work.tile_tokens == 0) return a;
+  a.past = take(2 * rows * h);
+  a.past_grad = layout.take(2 * rows * h, Precision::fp32).fp32();
   return a;
+}
+
+// Calls fn(first token, shape of the tile) for a sequence's tiles; in backward from the last one.
+template <class Fn>
+void for_tiles(const AttentionWork& work, bool backward, Fn fn) {
+  const u32 count = static_cast<u32>(div_up(work.shape.tokens, work.tile_tokens));
+  for (u32 i = 0; i < count; ++i) {
+    const u32 first = (backward ? count - 1 - i : i) * work.tile_tokens;
+    AttentionShape tile = work.shape;
+    tile.tokens = std::min(work.tile_tokens, work.shape.tokens - first);
+    fn(first, tile);
+  }
+}
+
+void forward_in_tiles(const AttentionWork& work, const AttentionArrays& a, Kernels& kernels) {
+  const u32 h = work.shape.query_columns();
+  for_tiles(work, false, [&](u32 first, const AttentionShape& tile) {
+    const Values qkv = a.qkv.at(u64{first} * 3 * h);
+    kernels.copy_columns({.rows = tile.tokens,
+                          .columns = 2 * h,
+                          .x = qkv.at(h),
+                          .x_stride = 3 * h,
+                          .y = a.past.at(u64{first} * 2 * h),
+                          .y_stride = 2 * h});
+    kernels.attention({.shape = tile,
+                       .tile = {a.past, first, work.tile_tokens},
+                       .qkv = qkv,
+                       .out = a.out.at(u64{first} * h),
+                       .lse = a.lse + u64{first} * tile.heads,
+                       .dropout = {}});
+  });
+}
+
+void backward_in_tiles(const AttentionWork& work, const AttentionArrays& a, Kernels& kernels) {
+  const u32 h = work.shape.query_columns();
+  kernels.zero(a.past_grad, u64{work.shape.tokens} * 2 * h);
+  for_tiles(work, true, [&](u32 first, const AttentionShape& tile) {
+    kernels.attention_backward({.shape = tile,
+                                .tile = {a.past, first, work.tile_tokens},
+                                .qkv = a.qkv.at(u64{first} * 3 * h),
+                                .out = a.out.at(u64{first} * h),
+                                .lse = a.lse + u64{first} * tile.heads,
+                                .dout = a.dout.at(u64{first} * h),
+                                .dqkv = a.dqkv.at(u64{first} * 3 * h),
+                                .dpast = a.past_grad,
+                                .dropout = {},
+                                .scratch = {a.mlp.data, work.to_come().scratch.value}});
+  });
 }
 
 }  // namespace
@@ -194,9 +248,11 @@ Result<AttentionResult> bench_attention(MeasuredDevice& device, const AttentionW
   device.tune([&](Kernels& kernels) { kernels.matmul(square_product(work.peak_side, a.peak)); });
   Kernels& kernels = device.kernels();
   const auto forward = [&] {
+    if (work.tile_tokens != 0) return forward_in_tiles(work, a, kernels);
     kernels.attention({.shape = work.shape, .qkv = a.qkv, .out = a.out, .lse = a.lse, .dropout = {}});
   };
   const auto backward = [&] {
+    if (work.tile_tokens != 0) return backward_in_tiles(work, a, kernels);
     kernels.attention_backward({.shape = work.shape,
                                 .qkv = a.qkv,
                                 .out = a.out,

@@ -45,6 +45,7 @@ struct AttentionWork {
   AttentionShape shape;
   Precision precision = Precision::bf16;
   u32 peak_side = 8192;  // side of the square product used for comparison
+  u32 tile_tokens = 0;   // computed in tiles, as runs compute long sequences; one sequence only. 0: whole
 
   Bytes memory() const;
   AttentionToCome to_come() const;

@@ -17,6 +17,7 @@ struct BenchOptions {
   Optim optim = Optim::adamw_torch;
   std::string device = "auto";  // for attention, copy and gemm: auto, cpu, cuda or cuda:I
   u32 repetitions = 9;          // medians of this many interleaved runs
+  u64 tokens = 0;               // attention: of one sequence; 0: the preset shape
 };
 
 Result<void> bench_update(const BenchOptions&);

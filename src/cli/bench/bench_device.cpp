@@ -9,6 +9,7 @@
 #include "cli/bench/measured_choice.h"
 #include "executor/cpu/cores_device.h"
 #include "executor/devices.h"
+#include "fit/job.h"
 #include "probe/rates.h"
 #include "report/print_text.h"
 
@@ -176,12 +177,13 @@ std::string attention_table(const AttentionWork& work, const AttentionResult& re
                        sample_text(SampleUnit::seconds, flops[i] / result.rows[i].rate()),
                        rate_text(result.rows[i], SampleUnit::flops_per_s), result.rows[i].fraction);
   return out + fmt::format(
-                   "{} x {} tokens, {} heads of {}, causal, {}.\n"
+                   "{} x {} tokens{}, {} heads of {}, causal, {}.\n"
                    "Flops: 4 B H T^2 D / 2 forward, 2.5 times that backward.\n"
                    "Peak: a product of {} x {} x {}, {}.\n",
-                   work.shape.sequences, work.shape.tokens, work.shape.heads, work.shape.head_size,
-                   name(work.precision), work.peak_side, work.peak_side, work.peak_side,
-                   sample_text(SampleUnit::flops_per_s, result.peak));
+                   work.shape.sequences, work.shape.tokens,
+                   work.tile_tokens != 0 ? fmt::format(" in tiles of {}", work.tile_tokens) : "",
+                   work.shape.heads, work.shape.head_size, name(work.precision), work.peak_side,
+                   work.peak_side, work.peak_side, sample_text(SampleUnit::flops_per_s, result.peak));
 }
 
 Result<void> bench_attention(const BenchOptions& options) {
@@ -189,6 +191,9 @@ Result<void> bench_attention(const BenchOptions& options) {
   AttentionWork work{.shape = choice.gpu ? gpu_attention : cores_attention,
                      .precision = Precision::fp32,
                      .peak_side = choice.gpu ? gpu_peak_side : cores_peak_side};
+  if (options.tokens != 0) work.shape.sequences = 1, work.shape.tokens = static_cast<u32>(options.tokens);
+  const u32 tile = default_tile_tokens(choice.gpu.has_value());
+  if (options.tokens > tile) work.tile_tokens = tile;
   AttentionToCome to_come = work.to_come();  // as on GPUs with a library for attention
   to_come.precision = Precision::bf16, to_come.scratch = to_come.scratch / 2;
   TRY_ASSIGN(const Opened opened,
@@ -206,6 +211,7 @@ Result<void> bench_attention(const BenchOptions& options) {
   object["sequences"] = work.shape.sequences, object["tokens"] = work.shape.tokens;
   object["heads"] = work.shape.heads, object["head_size"] = work.shape.head_size;
   object["precision"] = name(work.precision);
+  object["tile_tokens"] = work.tile_tokens;
   object["library"] = made_by;
   object["peak_flops_per_second"] = result.peak;
   json::array rows;

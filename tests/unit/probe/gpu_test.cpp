@@ -211,4 +211,17 @@ TEST(BenchDevice, AttentionsFlopsByTheStatedFormula) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
 }
 
+TEST(BenchDevice, AttentionInTilesCopiesAndComputesEachTile) {
+  const AttentionWork work{.shape = {.sequences = 1, .tokens = 64, .heads = 2, .head_size = 32},
+                           .peak_side = 64,
+                           .tile_tokens = 24};
+  FakeDevice device({.kernel = 1e-6}, card, work.memory(), Bytes{64 * kib});
+  const auto result = bench_attention(device, work, {.repetitions = 3, .now = device.clock()});
+  ASSERT_TRUE(result);
+  constexpr double tiles = 3, forward = 2 * tiles * 1e-6, backward = tiles * 1e-6;
+  EXPECT_NEAR(result->rows[0].rate(), work.forward_flops() / forward, close * work.forward_flops() / forward);
+  EXPECT_NEAR(result->rows[1].rate(), work.backward_flops() / backward,
+              close * work.backward_flops() / backward);
+}
+
 }  // namespace tidepool::gpu_test
