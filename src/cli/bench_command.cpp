@@ -20,7 +20,7 @@ constexpr std::array options_of_bench = {
     Option{"json", "", "one JSON object instead of a table"},
     Option{"repetitions", "N", "take medians of N interleaved runs: 9, disk 5"},
     Option{"device", "DEVICE", "attention, copy, gemm: auto, cpu, cuda, cuda:I", "auto"},
-    Option{"tokens", "N", "attention: one sequence, in tiles if it is long; 0 a preset", "0"},
+    Option{"tokens", "N", "attention: of one sequence, in tiles; 0 a preset", "0"},
     Option{"threads", "N", "all but disk: worker threads; 0 one per core", "0"},
     Option{"parameters", "N", "update: length of the arrays", "100e6"},
     Option{"optim", "RULE", "update: the rule, as train.optim names it", "adamw_torch"},
