@@ -68,7 +68,7 @@ struct ObjectiveBackward {
   double inverse_targets = 1.0;       // 1 / targets that count in the whole step; head
   const float* loss_scale = nullptr;  // factor on all gradients, in the kernels' memory; null: 1
   u32 micro_batches = 1;              // of the step that hold tokens; router
-  // Models with experts; head. Added to; null: not wanted.
+  // Models with experts; head, of one piece of a micro-batch. Added to; null: not wanted.
   RouterLosses* router_losses = nullptr;
   i64* expert_tokens = nullptr;  // [layers with experts, E]
 };

@@ -254,8 +254,7 @@ void head_forward(const BlockContext& c, const BlockForward& f) {
 
 void head_backward(const BlockContext& c, const BlockBackward& b) {
   for_tiles(c, b, head_tile_backward);
-  const bool first_piece = c.piece + 1 == c.graph.batch.pieces();  // in the order of backward
-  if (b.objective.router_losses != nullptr && first_piece) add_router_totals(c, b);
+  if (b.objective.router_losses != nullptr) add_router_totals(c, b);
 }
 
 }  // namespace tidepool

@@ -280,6 +280,7 @@ TEST_P(PlacedExperts, PiecesOfSequencesChangeNoBit) {
   base.train.tile_tokens = 6;  // of 16
   base.memory.budgets = {Bytes{128 * mib}, Bytes{64 * mib}, Bytes{256 * mib}};
   std::optional<Numbers> first;
+  std::optional<ExpertUse> experts;
   u64 seed = 0;
   for (const u64 piece : {16, 6, 12}) {
     Config config = base;
@@ -291,8 +292,10 @@ TEST_P(PlacedExperts, PiecesOfSequencesChangeNoBit) {
     change_timing(seed++);
     const auto report = run(config);
     ASSERT_TRUE(report) << report.error().message;
-    if (!first) first = numbers_of(*report);
+    if (!first) first = numbers_of(*report), experts = report->experts;
     EXPECT_EQ(numbers_of(*report), *first);
+    EXPECT_EQ(report->experts, experts);
+    EXPECT_EQ(report->experts->dropped, 0u);
     check_bytes(*report);
     std::filesystem::remove_all(config.output.dir);
   }

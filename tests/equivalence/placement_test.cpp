@@ -165,6 +165,7 @@ class Placement : public ::testing::TestWithParam<Group> {};
 TEST_P(Placement, ChangesNoBit) {
   const TrainDir dir;
   std::optional<Numbers> first;
+  std::optional<ExpertUse> experts;
   const Config common = group_config(GetParam(), dir);
   const bool with_experts = common.model.experts.count != 0;
   const std::vector<Row> rows = test::placement_rows(GetParam().accumulation, with_experts, GetParam().tiled);
@@ -174,8 +175,10 @@ TEST_P(Placement, ChangesNoBit) {
     const auto report = run_placed(config);
     ASSERT_TRUE(report) << report.error().message;
     const Numbers numbers = numbers_of(*report);
-    if (!first) first = numbers;
+    if (!first) first = numbers, experts = report->experts;
     EXPECT_EQ(numbers, *first);
+    EXPECT_EQ(report->experts, experts);
+    EXPECT_EQ(report->experts ? report->experts->dropped : 0, 0u);
     check_bytes(*report);
     std::filesystem::remove_all(config.output.dir);
   }

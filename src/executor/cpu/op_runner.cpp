@@ -135,13 +135,15 @@ void OpRunner::backward(const Issue& issue) {
   ObjectiveBackward objective;
   const BlockKind kind = common_.graph.blocks[op.block].kind;
   if (kind == BlockKind::head) {
-    objective =
-        head_backward(common_.request.source, issue.step,
-                      op.piece + 1 == common_.plan.pieces ? numbers_.begin_sums(issue.step, op.micro_batch)
-                                                          : numbers_.sums(issue.step, op.micro_batch),
-                      numbers_.loss_scale());
-    const RoutingPlace routing = numbers_.begin_routing(issue.step, op.micro_batch);
-    objective.router_losses = routing.losses, objective.expert_tokens = routing.tokens;
+    const bool begins = op.piece + 1 == common_.plan.pieces;  // the last piece comes first
+    objective = head_backward(common_.request.source, issue.step,
+                              begins ? numbers_.begin_sums(issue.step, op.micro_batch)
+                                     : numbers_.sums(issue.step, op.micro_batch),
+                              numbers_.loss_scale());
+    if (begins) {
+      const RoutingPlace routing = numbers_.begin_routing(issue.step, op.micro_batch);
+      objective.router_losses = routing.losses, objective.expert_tokens = routing.tokens;
+    }
   } else if (kind == BlockKind::attention) {
     objective.loss_scale = numbers_.loss_scale();
     objective.micro_batches =

@@ -151,13 +151,15 @@ void CudaWork::backward(const Issue& issue) {
                                       : of_device.begin_sums(issue.step, micro_batch);
   objective = head_backward(common_.request.source, issue.step, sums,
                             of_device.loss_scale(issue.step, *devices_.front().numbers));
-  const RoutingPlace routing = of_device.begin_routing(issue.step, micro_batch);
-  objective.router_losses = routing.losses, objective.expert_tokens = routing.tokens;
+  if (!continues(issue)) {
+    const RoutingPlace routing = of_device.begin_routing(issue.step, micro_batch);
+    objective.router_losses = routing.losses, objective.expert_tokens = routing.tokens;
+  }
   run_backward(block_, kernels(issue), issue, objective);
   of_device.fetch_sums(issue.step, micro_batch);
   const Plan& plan = common_.plan;
   const bool last = micro_batch + plan.replicas() * plan.nodes >= plan.micro_batches;  // of this device
-  if (last) of_device.fetch_routing(issue.step);
+  if (last && !continues(issue)) of_device.fetch_routing(issue.step);
 }
 
 void CudaWork::gradient(const Issue& issue, cudaStream_t stream) {
