@@ -69,9 +69,7 @@ Bytes kept_of(const ModelGraph& g, u32 layer, LayerPart part) {
 }  // namespace
 
 bool layer_tiles(const ModelConfig& c, u32 layer) {
-  const LayerPart part = first_part(c, layer);
-  return mixer_row(part.mixer).past_columns != nullptr && mlp_row(part.mlp).tiles && !c.reads_keys(layer) &&
-         !c.gives_keys(layer);
+  return mixer_row(c.mixer_kind(layer)).past_columns != nullptr && !c.reads_keys(layer) && !c.gives_keys(layer);
 }
 
 void measure_layer(Block& block, const ModelGraph& g) {

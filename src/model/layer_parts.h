@@ -164,7 +164,6 @@ struct MlpBackward {
 };
 
 struct Mlp {
-  bool tiles;  // its rows are independent of each other
   void (*tensors)(const ModelConfig&, u32 layer, LayerTensors&);
   MlpWidths (*widths)(const ModelConfig&, u32 layer);
   void (*forward)(const Layer&, const MlpForward&);

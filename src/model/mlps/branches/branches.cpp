@@ -26,7 +26,6 @@ void backward(const LayerGradients& s, const MlpBackward& m) {
 
 }  // namespace
 
-const Mlp row = {
-    .tiles = true, .tensors = add_tensors, .widths = widths, .forward = forward, .backward = backward};
+const Mlp row = {.tensors = add_tensors, .widths = widths, .forward = forward, .backward = backward};
 
 }  // namespace tidepool::branches

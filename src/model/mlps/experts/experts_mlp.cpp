@@ -143,8 +143,7 @@ void backward(const LayerGradients& s, const MlpBackward& m) {
 
 }  // namespace
 
-const Mlp row = {.tiles = true,
-                 .tensors = add_tensors,
+const Mlp row = {.tensors = add_tensors,
                  .widths = widths,
                  .forward = forward,
                  .recompute = recompute,

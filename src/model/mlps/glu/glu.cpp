@@ -134,8 +134,7 @@ void add_tensors(const ModelConfig& c, const MlpNames& names, u32 inner, bool bi
   if (biases) out.add_bias(Role::down_bias, names.down, h);
 }
 
-const Mlp row = {.tiles = true,
-                 .tensors = add_dense,
+const Mlp row = {.tensors = add_dense,
                  .widths = widths,
                  .forward = plain_forward,
                  .recompute = recompute,

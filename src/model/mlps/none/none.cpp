@@ -8,6 +8,6 @@ MlpWidths widths(const ModelConfig&, u32) { return {}; }
 
 }  // namespace
 
-const Mlp row = {.tiles = true, .tensors = add_tensors, .widths = widths};
+const Mlp row = {.tensors = add_tensors, .widths = widths};
 
 }  // namespace tidepool::no_mlp

@@ -83,11 +83,7 @@ void add_tensors(const ModelConfig& c, const MlpNames& names, u32 inner, bool bi
   if (biases) out.add_bias(Role::down_bias, names.down, c.width);
 }
 
-const Mlp row = {.tiles = true,
-                 .tensors = add_dense,
-                 .widths = widths,
-                 .forward = forward,
-                 .recompute = recompute,
-                 .backward = backward};
+const Mlp row = {
+    .tensors = add_dense, .widths = widths, .forward = forward, .recompute = recompute, .backward = backward};
 
 }  // namespace tidepool::plain
