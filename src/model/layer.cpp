@@ -69,7 +69,8 @@ Bytes kept_of(const ModelGraph& g, u32 layer, LayerPart part) {
 }  // namespace
 
 bool layer_tiles(const ModelConfig& c, u32 layer) {
-  return mixer_row(c.mixer_kind(layer)).past_columns != nullptr && !c.reads_keys(layer) && !c.gives_keys(layer);
+  return mixer_row(c.mixer_kind(layer)).past_columns != nullptr && !c.reads_keys(layer) &&
+         !c.gives_keys(layer);
 }
 
 void measure_layer(Block& block, const ModelGraph& g) {
