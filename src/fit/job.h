@@ -28,10 +28,6 @@ bool packs_documents(const Config&);
 // memory.experts_per_group, with auto replaced: groups of which one trains while the next comes up, in a
 // quarter of the device budget. 0: the model has no experts.
 u32 experts_per_group(const Config&);
-// Tokens of a tile if a config does not say. A tile's product reads its weights once. With R rows it computes
-// R operations for each byte of a weight of 2 bytes, and a GPU of 1000 Tflop/s and 3 TB/s needs 330 of them.
-// Attention needs more: its backward adds to the gradients of all earlier keys once for each tile.
-constexpr u32 default_tile_tokens(bool gpu) { return gpu ? 8192 : 1024; }
 // Tokens of a long sequence that one op computes; 0: all of a micro-batch's.
 u64 piece_tokens(const Config&);
 // True if the norm may change updates: to clip, or in fp16 after an overflow.

@@ -203,13 +203,13 @@ TEST_P(Nodes, AKilledNodeIsNamedByTheOthers) {
 
 // The timeouts of stopped nodes are long enough for the others to be heard on a busy machine.
 TEST_P(Nodes, AStoppedNodeIsNamedInTime) {
-  const auto job = start(3, {"go_on", "FOLDER"}, {"NODES_TIMEOUT=5"});
+  const auto job = start(3, {"go_on", "FOLDER"}, {"NODES_TIMEOUT=15"});
   const std::vector<pid_t> pids = job->wait_for_nodes(3);
   ASSERT_EQ(pids.size(), 3u);
   ::kill(pids[2], SIGSTOP);
   EXPECT_GT(job->wait(), 0) << job->log();  // launchers mix the codes of several nodes
   expect_said(*job, {"0", "1"},
-              AllOf(HasSubstr("error 75: node 2 (host"), HasSubstr("has not answered for 5 s")),
+              AllOf(HasSubstr("error 75: node 2 (host"), HasSubstr("has not answered for 15 s")),
               open_mpi() ? 0 : 1);
 }
 

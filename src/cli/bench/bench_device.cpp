@@ -9,9 +9,9 @@
 #include "cli/bench/measured_choice.h"
 #include "executor/cpu/cores_device.h"
 #include "executor/devices.h"
-#include "fit/job.h"
 #include "probe/rates.h"
 #include "report/print_text.h"
+#include "tidepool/model_graph.h"
 
 namespace tidepool {
 namespace {
