@@ -56,7 +56,8 @@ struct StreamLife {
   u32 sweep = 0;
   bool whole = false;  // Stream::whole
   // Passes without another pass between them, forward and backward apart, on one device; with pieces one
-  // pass. Between two runs content may leave the device, and if they run on different devices it must.
+  // pass, unless they share the content. Between two runs content may leave the device, and if they run on
+  // different devices it must.
   struct Run {
     u32 first = 0, last = 0;  // indices into Program::passes
     bool writes = false;
