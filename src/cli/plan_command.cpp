@@ -204,6 +204,10 @@ boost::json::object json_of(const Planned& p, u64 tokens) {
                       {"lower_bound_bytes", net_lower_bound(p.plan, p.job.graph).value}};
   }
   out["sweeps"] = p.plan.sweeps;
+  if (const BatchShape& batch = p.job.graph.batch; batch.tiled())
+    out["sequences"] = {
+        {"tile_tokens", batch.tile_tokens}, {"tiles", batch.tiles()}, {"pieces", batch.pieces()}};
+  if (p.job.graph.experts_per_group > 0) out["experts_per_group"] = p.job.graph.experts_per_group;
   out["chunk_bytes"] = 4 * p.plan.chunk_elements;
   const auto moved = link_bytes(p.plan, SegmentKind::body), least = lower_bound(p.plan, p.job.graph);
   boost::json::object links;

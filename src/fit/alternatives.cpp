@@ -120,6 +120,7 @@ class Alternatives {
     };
     for (const Tier tier : all_tiers) add(one_budget(tier));
     if (!can_be_taken_ && found.empty()) add(several_budgets());
+    add(automatic_sizes());
     if (smaller_may_fit()) {
       add(smaller_batch());
       if (!how_.resumes) add(shorter_sequence());
@@ -222,6 +223,19 @@ class Alternatives {
     changed.train.sequence_length = std::max(changed.train.sequence_length >> tries_max,
                                              std::min(sequence_length_least, config_.train.sequence_length));
     return changed;
+  }
+
+  // Smaller groups of experts or pieces of sequences than the config names.
+  std::optional<Change> automatic_sizes() {
+    Config changed = config_;
+    Change change;
+    if (changed.memory.experts_per_group > 1 && graph_.experts_per_group > 1)
+      change.settings.push_back({"memory.experts_per_group", "auto"});
+    if (changed.memory.piece_tokens != 0 && graph_.batch.tiled())
+      change.settings.push_back({"memory.piece_tokens", "auto"});
+    if (change.settings.empty()) return std::nullopt;
+    changed.memory.experts_per_group = 0, changed.memory.piece_tokens = 0;
+    return fits("smaller groups and pieces", changed) ? std::optional(std::move(change)) : std::nullopt;
   }
 
   std::optional<Change> smaller_batch() {

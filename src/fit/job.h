@@ -14,7 +14,8 @@ struct Job {
   PlanOptions options;
 };
 
-// Pure function of the config.
+// Pure function of the config. Groups of experts and pieces of sequences, where the config leaves them open,
+// are made smaller than usual_sizes() until the job fits; with memory.disk=auto, on a disk without limit.
 // Errors: ErrorKind::usage if the devices cannot train the model.
 Result<Job> make_job(Config);
 // The same, for a model that only runs forward: no window is trained. `output`: of its targets.
@@ -25,11 +26,6 @@ Job with_steps(Job, u64 max_steps);
 // RETURNS: true if rows may hold several documents. GPT-2's positions are learned for whole rows: one
 // document each.
 bool packs_documents(const Config&);
-// memory.experts_per_group, with auto replaced: groups of which one trains while the next comes up, in a
-// quarter of the device budget. 0: the model has no experts.
-u32 experts_per_group(const Config&);
-// Tokens of a long sequence that one op computes; 0: all of a micro-batch's.
-u64 piece_tokens(const Config&);
 // True if the norm may change updates: to clip, or in fp16 after an overflow.
 bool norm_counts(const Config&);
 // True if the host learns a step's loss scale too late for updates that do not wait for the norm.

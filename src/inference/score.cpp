@@ -53,6 +53,11 @@ class FilePass {
 
   // Tokenizes the file.
   Result<void> open() {
+    if (!is_jsonl(file_))
+      return Error{ErrorKind::usage,
+                   fmt::format("{}: score takes JSONL (*.jsonl or *.ndjson, also compressed): write each "
+                               "document as a line {{\"text\": ...}}",
+                               file_)};
     TRY_ASSIGN(const LineKind kind, kind_of(file_));
     if (kind == LineKind::pairs)
       return Error{

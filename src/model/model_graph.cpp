@@ -128,6 +128,11 @@ bool can_tile(const ModelConfig& c, const ObjectiveRule& objective) {
   return true;
 }
 
+// RETURNS: the smallest tile that cuts a micro-batch into no more tiles than are possible.
+u64 least_tile_tokens(const BatchShape& batch) {
+  return div_up(u64{batch.tokens}, std::max<u64>(row_tiles_max / batch.sequences, 1));
+}
+
 std::string wrong(const ModelConfig& c, BatchShape batch, const ObjectiveRule& objective) {
   if (const std::optional<ModelFault> fault = check_model(c))
     return fmt::format("model.{}: {}", fault->key, fault->reason);
@@ -141,8 +146,8 @@ std::string wrong(const ModelConfig& c, BatchShape batch, const ObjectiveRule& o
            "not pack them";
   if (!can_tile(c, objective)) batch.tile_tokens = 0;
   if (batch.tiled() && batch.tiles() > row_tiles_max)
-    return fmt::format("train.tile_tokens cuts a micro-batch into {} tiles; with {} it is {} at most",
-                       batch.tiles(), div_up(batch.rows(), u64{row_tiles_max}), row_tiles_max);
+    return fmt::format("train.tile_tokens={} cuts a micro-batch into {} tiles, of {} at most: set {} or more",
+                       batch.tile_tokens, batch.tiles(), row_tiles_max, least_tile_tokens(batch));
   constexpr u64 elements_max = u64{1} << 31;  // matrix libraries can address more
   if (batch.tile_rows() * widest(c) > elements_max || batch.rows() > elements_max)
     return fmt::format(

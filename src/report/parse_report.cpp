@@ -186,6 +186,11 @@ RunReport read_fields(const Object& o) {
   r.steps = o.count("steps");
   r.resumed_from_step = o.count("resumed_from_step");
   r.tokens_per_step = o.count("tokens_per_step");
+  if (o.has("sequences")) {
+    const Object sequences = o.object("sequences");
+    r.tile_tokens = sequences.count("tile_tokens");
+    r.tiles = sequences.count("tiles"), r.pieces = sequences.count("pieces");
+  }
   if (o.has("steps_per_epoch")) r.steps_per_epoch = o.count("steps_per_epoch");
   if (o.has("tokens")) r.tokens = o.count("tokens");
   r.losses = o.losses("losses");

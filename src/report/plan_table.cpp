@@ -180,6 +180,11 @@ class Table {
                             plan_.tokens_per_sequence,
                             plan_.sweeps > 1 ? fmt::format(", {} sweeps", plan_.sweeps) : "",
                             plan_.clipping ? ", clipped" : ""));
+    if (plan_.experts_per_group < plan_.experts)
+      row("", fmt::format("a layer: {} experts in groups of {}", plan_.experts, plan_.experts_per_group));
+    if (plan_.tiles > 1)
+      row("", fmt::format("a micro-batch: {} tiles of {} tokens{}", plan_.tiles, plan_.tile_tokens,
+                          plan_.pieces > 1 ? fmt::format(", in {} pieces", plan_.pieces) : ""));
   }
 
   std::string costs(const std::vector<KindCost>& kinds) const {

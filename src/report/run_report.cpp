@@ -121,6 +121,8 @@ std::string to_json(const RunReport& r) {
   o["steps"] = r.steps;
   o["resumed_from_step"] = r.resumed_from_step;
   o["tokens_per_step"] = r.tokens_per_step;
+  if (r.tile_tokens > 0)
+    o["sequences"] = {{"tile_tokens", r.tile_tokens}, {"tiles", r.tiles}, {"pieces", r.pieces}};
   o["steps_per_epoch"] = r.steps_per_epoch;
   o["tokens"] = r.tokens;
   o["tokens_per_second"] = r.tokens_per_second;

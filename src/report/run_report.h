@@ -83,6 +83,8 @@ struct RunReport {
   u64 steps = 0;              // optimizer steps of this process
   u64 resumed_from_step = 0;  // 0: not resumed
   u64 tokens_per_step = 0;
+  u64 tile_tokens = 0;         // of sequences that are computed in tiles; 0: whole
+  u64 tiles = 1, pieces = 1;   // of a micro-batch
   u64 steps_per_epoch = 0;     // 0: an older report.json without it
   u64 tokens = 0;              // trained tokens, without padding, including earlier processes
   std::vector<double> losses;  // of steps 1, 2, ..., including earlier processes

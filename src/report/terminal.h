@@ -69,7 +69,10 @@ struct PlanSummary {
   u32 layers = 0, width = 0, heads = 0, vocabulary = 0, labels = 0;
   u64 sequences = 0;  // per micro-batch
   u64 tokens_per_sequence = 0;
-  u32 micro_batches = 0;  // per step
+  u32 experts = 0, experts_per_group = 0;  // of a layer; 0: none
+  u64 tile_tokens = 0;                     // of a sequence that is computed in tiles; 0: whole
+  u32 tiles = 1, pieces = 1;               // of a micro-batch
+  u32 micro_batches = 0;                   // per step
   u32 sweeps = 1;
   bool clipping = true;
   bool speculates = false;     // updates do not wait for the norm

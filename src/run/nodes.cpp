@@ -178,7 +178,10 @@ std::vector<std::string> clear_absent_nodes(const Config& config) {
 }
 
 Result<void> agree_on_sizes(Transport& transport, Config& config) {
-  const std::vector<u64> mine = {experts_per_group(config), piece_tokens(config)};
+  TRY_ASSIGN(const Job job, make_job(config));
+  const BatchShape& batch = job.graph.batch;
+  const std::vector<u64> mine = {job.graph.experts_per_group,
+                                 batch.pieces() == 1 ? 0 : u64{batch.piece_tiles} * batch.tile_tokens};
   TRY_ASSIGN(const auto all, exchange_numbers(transport, mine));
   const auto least = [&](u64 which) {
     u64 size = 0;  // 0: all

@@ -127,6 +127,12 @@ TEST(Score, LongDocumentsAreNamed) {
 
 // Rewards of a reward model and log-probabilities of the model that sampled: rollouts to train on, whose
 // first step has ratios of 1.
+TEST(Score, PlainTextIsRefused) {
+  const Model model;
+  const Out out = scored(model.directory, written(model.dir, "plain.txt", "some text\n"));
+  EXPECT_THAT(out.error, AllOf(HasSubstr("plain.txt: score takes JSONL"), HasSubstr("{\"text\": ...}")));
+}
+
 TEST(Score, RolloutsGoThroughTheLoop) {
   const Model model;
   Config c = test::small_config(model.dir, "judge");

@@ -45,7 +45,11 @@ std::string content_name(const ExplainInput& in, ChunkId first, u32 count) {
   if (c.window != none) {
     text += count > 1 ? fmt::format(" cuts {}-{}", c.cut, c.cut + count - 1) : fmt::format(" cut {}", c.cut);
   } else if (c.kind != Kind::workspace && c.kind != Kind::past && c.kind != Kind::scalars) {
-    text += fmt::format(" m{}", c.instance);
+    const bool of_piece = c.kind == Kind::kept || (c.stream != none && !in.graph.streams[c.stream].whole);
+    const u32 pieces = of_piece ? in.plan.pieces : 1, replicas = in.plan.replicas();
+    const u32 unit = c.instance / replicas;
+    text += fmt::format(" m{}", unit / pieces * replicas + c.instance % replicas);
+    if (pieces > 1) text += fmt::format(" piece {}", unit % pieces);
   }
   return text;
 }

@@ -6,9 +6,10 @@
 
 namespace tidepool {
 
-// Checks for each op with a past, in the order of ops, that a block's pass over a micro-batch is forward
-// piece by piece; or recall piece by piece and then backward from the last piece to the first; and that no
-// other pass of the device comes between.
+// Checks in the order of ops that every block's pass takes its micro-batches in order, and each piece by
+// piece: forward and recall from the first piece, backward and the head from the last. For ops with a past,
+// that recall of a micro-batch comes right before its backward, and that no other pass of the device comes
+// between.
 StreamFault check_pieces(const Plan&, const ModelGraph&, const Segment&);
 
 }  // namespace tidepool

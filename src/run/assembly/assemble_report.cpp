@@ -41,7 +41,10 @@ RunReport planned_report(const ModelGraph& graph, const Plan& plan) {
                    .executor = shared_by(plan, fmt::format("cpu:{}", plan.devices)),
                    .parameters = graph.parameters,
                    .state = state_bytes(plan),
-                   .tokens_per_step = graph.batch.rows() * plan.micro_batches};
+                   .tokens_per_step = graph.batch.rows() * plan.micro_batches,
+                   .tile_tokens = graph.batch.tiled() ? graph.batch.tile_tokens : 0,
+                   .tiles = graph.batch.tiles(),
+                   .pieces = graph.batch.pieces()};
   const auto bound = lower_bound(plan, graph);
   for (u32 l = 0; l < link_count; ++l) report.links[l].lower_bound = bound[l];
   if (plan.nodes > 1) {

@@ -125,6 +125,24 @@ Op& op_of(Plan& p, OpKind kind, u32 block, u32 piece) {
   std::abort();
 }
 
+u32 block_of(const ModelGraph& g, BlockKind kind) {
+  for (u32 b = 0; b < g.blocks.size(); ++b)
+    if (g.blocks[b].kind == kind) return b;
+  ADD_FAILURE() << "no such block";
+  return 0;
+}
+
+// Lets two pieces change places, with the versions that they then find: all is in order but the order itself.
+void swap_runs(Plan& p, OpKind kind, u32 block, u32 first, u32 second) {
+  Segment& body = p.segments[static_cast<u32>(SegmentKind::body)];
+  Op &a = op_of(p, kind, block, first), &b = op_of(p, kind, block, second);
+  for (u32 i = a.operands_begin; i < a.operands_begin + a.operands_count; ++i)
+    for (u32 j = b.operands_begin; j < b.operands_begin + b.operands_count; ++j)
+      if (body.operands[i].first == body.operands[j].first)
+        std::swap(body.operands[i].version, body.operands[j].version);
+  std::swap(a, b);
+}
+
 void expect_refused(const Plan& p, const std::string& words, const ModelGraph& g = graph()) {
   const Result<void> verified = verify_plan(p, g);
   ASSERT_FALSE(verified);
@@ -155,7 +173,28 @@ TEST(VerifyPieces, CanaryWithAPieceTwiceIsRefused) {
 TEST(VerifyPieces, CanaryWithPiecesInTheWrongOrderIsRefused) {
   Plan p = plan();
   std::swap(op_of(p, OpKind::recall, 1, 1), op_of(p, OpKind::recall, 1, 2));
-  expect_refused(p, "finds no past of the pieces before its piece 2");
+  expect_refused(p, "runs piece 2 where piece 1 is next");
+}
+
+// A block without a past: the sums of its routers and gradients would come in another order.
+TEST(VerifyPieces, CanaryWithPiecesOfExpertsInTheWrongOrderIsRefused) {
+  const ModelGraph experts = graph_of(2, 4);
+  const u32 block = block_of(experts, BlockKind::experts);
+  Plan p = plan_of(experts, Bytes{8 * mib});
+  for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
+    Plan swapped = p;
+    swap_runs(swapped, kind, block, 1, 2);
+    expect_refused(
+        swapped,
+        kind == OpKind::forward ? "runs piece 2 where piece 1 is next" : "runs piece 1 where piece 2 is next",
+        experts);
+  }
+}
+
+TEST(VerifyPieces, CanaryWithPiecesOfTheHeadInTheWrongOrderIsRefused) {
+  Plan p = plan();
+  swap_runs(p, OpKind::backward, static_cast<u32>(graph().blocks.size()) - 1, 0, 1);
+  expect_refused(p, "runs piece 0 where piece 1 is next");
 }
 
 TEST(VerifyPieces, CanaryThatBeginsTheSumsOfRoutersAnewIsRefused) {
