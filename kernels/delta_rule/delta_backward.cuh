@@ -57,7 +57,21 @@ struct DeltaBackwardArguments {
   T *dqkv, *dprojected;
   float* partials;  // [groups of delta_chunk_tokens tokens, delta_head_sums(), NV], or null
   DeltaWorkspace work;
+  const float* dstate_after;
+  float* dstate_before;
   u32 first, segment;
+
+  // The state before a chunk that is not the first, and the gradient of that after one that is not the last.
+  __device__ __forceinline__ const float* state_before(const DeltaPlace& place,
+                                                       const DeltaChunk& chunk) const {
+    return chunk.continues_tile_before() ? in.state_before + place.state()
+                                         : work.state(in.shape, place, chunk.begin);
+  }
+  __device__ __forceinline__ const float* gradient_after(const DeltaPlace& place,
+                                                         const DeltaChunk& chunk) const {
+    return chunk.end() == in.shape.tokens ? dstate_after + place.state()
+                                          : work.gradient(in.shape, place, chunk.end());
+  }
 
   // `number`: of the launch's heads of a sequence, `each` of which belong to a key head.
   __device__ __forceinline__ DeltaPlace place(u32 sequence, u32 number, u32 each) const {

@@ -25,7 +25,8 @@ struct DeltaArrays {
   DeviceParam skip;  // Mamba-2 only, as `steps`
   StepLimits steps;
   const i32* starts;  // or null
-  bool whole;         // rows of q, k, v and of a head's output are read 16 bytes at a time
+  const float* state_before;
+  bool whole;  // rows of q, k, v and of a head's output are read 16 bytes at a time
 };
 
 // A chunk's arrays in shared memory.
@@ -44,16 +45,20 @@ __device__ __forceinline__ u32 pair_at(u32 row, u32 column) { return row * delta
 
 // RETURNS: the chunk that holds a token, as delta_chunk_at().
 // REQUIRES: every lane of the warp calls it.
-__device__ __forceinline__ DeltaChunk delta_chunk_here(const i32* starts, u32 tokens, u32 token) {
-  const u32 document = starts != nullptr ? static_cast<u32>(starts[token]) : 0;
+__device__ __forceinline__ DeltaChunk delta_chunk_here(const DeltaShape& s, const i32* starts, u32 token) {
+  const auto [document, begun_before] = delta_document(s, starts, token);
   const u32 begin = document + (token - document) / delta_n * delta_n;
   const auto is_same = [&](u32 t) {
-    return t < tokens && (starts == nullptr || static_cast<u32>(starts[t]) == document);
+    return t < s.tokens && (starts == nullptr || starts[t] == starts[token]);
   };
   u32 count = 0;  // a document's tokens are neighbours
   for (u32 part = 0; part < delta_n; part += warp_threads)
     count += static_cast<u32>(__popc(__ballot_sync(all_lanes, is_same(begin + part + lane_index()))));
-  return {.begin = begin, .count = count, .first = begin == document, .last = !is_same(begin + count)};
+  const u32 end = begin + count;
+  return {.begin = begin,
+          .count = count,
+          .first = begin == document && !begun_before,
+          .last = !is_same(end) && !(end == s.tokens && s.goes_on)};
 }
 
 // Eight elements of a row of n; zero at or above n. `whole`: as for load8, known at run time.

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "kernels/delta_rule/delta_channels.h"
+#include "kernels/delta_rule/delta_chunk.h"
 #include "kernels/delta_rule/delta_rows.h"
 #include "kernels/simd/rows.h"
 
@@ -51,7 +52,7 @@ class ConvolutionTask {
   u32 begin() const { return begin_; }
   u32 end() const { return end_; }
   u32 document(u32 token) const {
-    return op_.starts != nullptr ? static_cast<u32>(op_.starts[sequence_ + token]) : 0;
+    return delta_document(s_, op_.starts != nullptr ? op_.starts + sequence_ : nullptr, token).row;
   }
   u64 projected(u32 token) const { return u64{sequence_ + token} * s_.columns() + channels_.column; }
   u64 channel_row(u32 token) const { return u64{sequence_ + token} * s_.channels() + channels_.channel; }

@@ -5,6 +5,7 @@
 #include "kernels/cuda/gates.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/delta_rule/delta_chunk.h"
 #include "kernels/delta_rule/delta_rule_launch.h"
 #include "kernels/delta_rule/delta_sums_cuda.h"
 
@@ -58,8 +59,8 @@ class ConvolutionColumn {
   }
   // RETURNS: how many rows before the token are in its document, at most taps - 1.
   __device__ __forceinline__ u32 rows_behind(u32 token) const {
-    const u32 document = op_.starts != nullptr ? static_cast<u32>(op_.starts[sequence_ + token]) : 0;
-    return min(token - document, taps - 1);
+    const i32* starts = op_.starts != nullptr ? op_.starts + sequence_ : nullptr;
+    return min(token - delta_document(op_.shape, starts, token).row, taps - 1);
   }
   // Inputs of `rows_at_once` tokens from `token` on, behind those of the taps - 1 tokens before; zero from
   // `last` on.

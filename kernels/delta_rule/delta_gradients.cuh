@@ -40,8 +40,8 @@ class DeltaGradients {
   // Computes the gradients of a chunk.
   __device__ __forceinline__ void run(const DeltaChunk& chunk) {
     rows_.chunk = chunk;
-    state_ = chunk.first ? nullptr : op_.work.state(shape_, rows_.place, chunk.begin);
-    dstate_ = chunk.last ? nullptr : op_.work.gradient(shape_, rows_.place, chunk.end());
+    state_ = chunk.first ? nullptr : op_.state_before(rows_.place, chunk);
+    dstate_ = chunk.last ? nullptr : op_.gradient_after(rows_.place, chunk);
     make_pairs<true>(rows_, [](u32) {});
     corrects ? pair_gradients() : mamba_pair_gradients();
     sum_pair_gradients();
@@ -389,7 +389,7 @@ __global__ void __launch_bounds__(delta_threads, tiles > 2 ? 1 : 2)
   const i32* starts = place.starts(op.in.starts);
   DeltaGradients<rule, T, tiles> gradients(op, place, s);
   for (u32 token = begin; token < end;) {
-    const DeltaChunk chunk = delta_chunk_here(starts, shape.tokens, token);
+    const DeltaChunk chunk = delta_chunk_here(shape, starts, token);
     if (chunk.begin >= begin) gradients.run(chunk);
     token = chunk.end();
   }

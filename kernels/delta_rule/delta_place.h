@@ -26,6 +26,8 @@ struct DeltaPlace {
   }
   constexpr u64 b(u32 token) const { return row(token) * shape.columns() + shape.b(head); }
   constexpr u64 a(u32 token) const { return row(token) * shape.columns() + shape.a(head); }
+  // Of the state before or after a tile, which has one sequence.
+  constexpr u64 state() const { return u64{head} * shape.key_size * shape.value_size; }
   constexpr const i32* starts(const i32* all) const { return all != nullptr ? all + row(0) : nullptr; }
 };
 

@@ -10,7 +10,8 @@
 // token's step, which also makes the decay:
 //   S = e^g S + k (beta v)^T;   out = S^T q + skip v
 // Tokens are computed in chunks of delta_chunk_tokens, counted from the beginning of their document, so that
-// a document's bits do not depend on what it is packed with.
+// a document's bits do not depend on what it is packed with; in a tile, of a document that began before it,
+// from the tile's first row.
 #pragma once
 
 #include <limits>
@@ -40,6 +41,10 @@ struct DeltaShape {
   u32 taps = 0;                        // tokens that the convolution sees, the last is the own
   bool by_key_head = false;            // order of the projections' columns
   StateRule rule{};
+  // Rows may be a tile of one sequence: its tokens before the first row, and whether it has some behind the
+  // last. Positions of documents count from the beginning of the sequence.
+  u32 first_token = 0;
+  bool goes_on = false;
 
   constexpr bool corrects() const { return rule == StateRule::delta; }
   constexpr u32 rows() const { return sequences * tokens; }
@@ -135,6 +140,8 @@ struct GatedDelta {
   Values out;       // [R, NV DV]
   Param skip = {};  // [NV]: Mamba-2 only, as `steps`
   StepLimits steps = {};
+  const float* state_before = nullptr;  // [NV, DK, DV]: of a tile that is not the first of its sequence
+  float* state_after = nullptr;         // [NV, DK, DV]: of one that is not the last
 };
 void gated_delta_cpu(const GatedDelta&, CorePool&);
 
@@ -153,6 +160,9 @@ struct GatedDeltaBackward {
   bool accumulate = true;
   float* partials = nullptr;  // workspace, [delta_partials()]
   float* states = nullptr;    // workspace, [delta_states()]
+  // As in GatedDelta, and their gradients. Another place for each: one is read when the other was written.
+  const float *state_before = nullptr, *dstate_after = nullptr;
+  float* dstate_before = nullptr;
 };
 void gated_delta_backward_cpu(const GatedDeltaBackward&, CorePool&);
 

@@ -109,10 +109,20 @@ struct DeltaSlice {
     for (u32 at = threadIdx.x; at < key_size * slice; at += delta_threads)
       if (at % slice < width) fn(at, at / slice, at % slice);
   }
-  // Also of padded rows and columns. No barrier.
+  // Also of padded rows and columns. No barrier: a thread has the same elements in all of these.
   __device__ __forceinline__ void clear_state(u32 key_size) {
     const u32 rows_all = (key_size + delta_tile - 1) / delta_tile * delta_tile;
     for (u32 at = threadIdx.x; at < rows_all * slice; at += delta_threads) state[at] = 0.0f;
+  }
+  // Fills the state from columns of [DK, DV] in global memory, or writes them.
+  __device__ __forceinline__ void load_state(const DeltaShape& shape, const float* from, u32 width) {
+    clear_state(shape.key_size);
+    for_state(shape.key_size, width,
+              [&](u32 at, u32 row, u32 column) { state[at] = from[row * shape.value_size + column]; });
+  }
+  __device__ __forceinline__ void store_state(const DeltaShape& shape, float* to, u32 width) const {
+    for_state(shape.key_size, width,
+              [&](u32 at, u32 row, u32 column) { to[row * shape.value_size + column] = state[at]; });
   }
 };
 

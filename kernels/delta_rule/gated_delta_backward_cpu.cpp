@@ -62,14 +62,26 @@ class DeltaBackwardHead {
   }
 
   void run() {
+    const DeltaShape& shape = op_.shape;
     const i32* starts = place_.starts(op_.starts);
-    for_delta_chunks(starts, op_.shape.tokens, [&](const DeltaChunk& chunk) {
-      if (!chunk.first) std::memcpy(state_before(chunk), f_.state, state_elements() * sizeof(float));
+    const u64 bytes = state_elements() * sizeof(float);
+    if (shape.first_token > 0) std::memcpy(f_.state, op_.state_before + place_.state(), bytes);
+    for_delta_chunks(shape, starts, [&](const DeltaChunk& chunk) {
+      if (!chunk.first && !chunk.continues_tile_before())
+        std::memcpy(states_ + chunk.slot() * state_elements(), f_.state, bytes);
       if (chunk.last) return;
       compute_delta_chunk(place_, in_, chunk, f_);
-      advance_delta_state(op_.shape, chunk, f_);
+      advance_delta_state(shape, chunk, f_);
     });
-    for_delta_chunks_back(starts, op_.shape.tokens, [&](const DeltaChunk& chunk) { go_back(chunk); });
+    if (shape.goes_on) std::memcpy(s_.dstate, op_.dstate_after + place_.state(), bytes);
+    for_delta_chunks_back(shape, starts, [&](const DeltaChunk& chunk) { go_back(chunk); });
+    if (shape.first_token > 0) {
+      float* const dstate = op_.dstate_before + place_.state();
+      if (delta_chunk_at(shape, starts, 0).first)
+        std::memset(dstate, 0, bytes);
+      else
+        std::memcpy(dstate, s_.dstate, bytes);
+    }
     if (op_.da_log == nullptr) return;
     const u64 at = u64{place_.sequence} * op_.shape.value_heads + place_.head;
     float* sums = op_.partials + delta_head_sums(op_.shape) * at;
@@ -80,7 +92,10 @@ class DeltaBackwardHead {
  private:
   bool corrects() const { return op_.shape.corrects(); }
   u64 state_elements() const { return u64{keys_} * values_; }
-  float* state_before(const DeltaChunk& chunk) const { return states_ + chunk.slot() * state_elements(); }
+  const float* state_before(const DeltaChunk& chunk) const {
+    if (chunk.continues_tile_before()) return op_.state_before + place_.state();
+    return states_ + chunk.slot() * state_elements();
+  }
   Dense keys(const float* x, bool transposed = false) const { return {x, keys_, transposed}; }
   Dense values(const float* x, bool transposed = false) const { return {x, values_, transposed}; }
   static Dense pairs(const float* x, bool transposed = false) { return {x, delta_pitch, transposed}; }

@@ -27,14 +27,13 @@ __global__ void __launch_bounds__(delta_threads, 2) delta_states_kernel(DeltaBac
   DeltaRows<rule, T> rows = {op.in, op.place(place.sequence, place.head, op.work.at_once), {}, s.block};
   const i32* starts = rows.place.starts(op.in.starts);
   for (u32 token = 0; token < shape.tokens; token = rows.chunk.end()) {
-    rows.chunk = delta_chunk_here(starts, shape.tokens, token);
-    if (rows.chunk.first) {
+    rows.chunk = delta_chunk_here(shape, starts, token);
+    if (rows.chunk.first)
       s.clear_state(shape.key_size);
-    } else {
-      float* to = op.work.state(shape, rows.place, token) + place.begin;
-      s.for_state(shape.key_size, place.width,
-                  [&](u32 at, u32 row, u32 column) { to[row * shape.value_size + column] = s.state[at]; });
-    }
+    else if (rows.chunk.continues_tile_before())
+      s.load_state(shape, op.in.state_before + rows.place.state() + place.begin, place.width);
+    else
+      s.store_state(shape, op.work.state(shape, rows.place, token) + place.begin, place.width);
     typename Slice::Sums unused;
     correct_values<false>(rows, place, s, unused, [&](u32 i, u32 column, float x) {
       if (i < rows.chunk.count && column < place.width)
@@ -125,22 +124,21 @@ __global__ void __launch_bounds__(delta_threads, 2) delta_solutions_kernel(Delta
   DeltaRows<rule, T> rows = {op.in, op.place(place.sequence, place.head, op.work.at_once), {}, s.block};
   const i32* starts = rows.place.starts(op.in.starts);
   const u32 begin = op.segment * delta_segment_tokens, end = min(begin + delta_segment_tokens, shape.tokens);
-  const auto for_gradient = [&](u32 token, auto fn) {
-    float* gradient = op.work.gradient(shape, rows.place, token) + place.begin;
-    s.for_state(shape.key_size, place.width, [&](u32 at, u32 row, u32 column) {
-      fn(s.state[at], gradient[row * shape.value_size + column]);
-    });
-  };
   for (u32 token = end; token > begin; token = rows.chunk.begin) {
-    rows.chunk = delta_chunk_here(starts, shape.tokens, token - 1);
+    rows.chunk = delta_chunk_here(shape, starts, token - 1);
     if (rows.chunk.begin < begin) return;  // the segment before has it
-    if (rows.chunk.last || token == end) s.clear_state(shape.key_size);
-    if (!rows.chunk.last && token == end)
-      for_gradient(rows.chunk.end(), [](float& in_block, float& kept) { in_block = kept; });
+    if (rows.chunk.last)
+      s.clear_state(shape.key_size);
+    else if (token == end)
+      s.load_state(shape, op.gradient_after(rows.place, rows.chunk) + place.begin, place.width);
     solve_chunk(op, rows, place, s);
-    if (rows.chunk.first) continue;
-    go_back(rows, s);
-    for_gradient(rows.chunk.begin, [](float& in_block, float& kept) { kept = in_block; });
+    if (!rows.chunk.first) go_back(rows, s);
+    if (rows.chunk.begin == 0 && shape.first_token > 0) {
+      if (rows.chunk.first) s.clear_state(shape.key_size);
+      s.store_state(shape, op.dstate_before + rows.place.state() + place.begin, place.width);
+    } else if (!rows.chunk.first) {
+      s.store_state(shape, op.work.gradient(shape, rows.place, rows.chunk.begin) + place.begin, place.width);
+    }
   }
 }
 
@@ -192,6 +190,8 @@ void gated_delta_backward_cuda(const GatedDeltaBackward& op, cudaStream_t stream
                                                  .dprojected = elements<T>(op.dprojected),
                                                  .partials = op.da_log != nullptr ? op.partials : nullptr,
                                                  .work = DeltaWorkspace(s, op.states),
+                                                 .dstate_after = op.dstate_after,
+                                                 .dstate_before = op.dstate_before,
                                                  .first = 0,
                                                  .segment = 0};
     for_state_rule(s, [&](auto rule) {

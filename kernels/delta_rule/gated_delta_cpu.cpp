@@ -1,5 +1,6 @@
 // Forward of the gated delta rule on the CPU. A task has one value head of one sequence.
 #include <cmath>
+#include <cstring>
 
 #include "base/check.h"
 #include "kernels/delta_rule/delta_head.h"
@@ -53,11 +54,14 @@ void gated_delta_cpu(const GatedDelta& op, CorePool& pool) {
     auto& scratch = *reinterpret_cast<DeltaScratch*>(pool.scratch(worker));
     const DeltaPlace place = {shape, task / shape.value_heads, task % shape.value_heads};
     const DeltaInputs in = delta_inputs(op, place.head);
-    for_delta_chunks(place.starts(op.starts), shape.tokens, [&](const DeltaChunk& chunk) {
+    const u64 state_bytes = u64{shape.key_size} * shape.value_size * sizeof(float);
+    if (shape.first_token > 0) std::memcpy(scratch.state, op.state_before + place.state(), state_bytes);
+    for_delta_chunks(shape, place.starts(op.starts), [&](const DeltaChunk& chunk) {
       compute_delta_chunk(place, in, chunk, scratch);
       write_chunk(place, in, chunk, scratch, op.out.fp32());
       if (!chunk.last) advance_delta_state(shape, chunk, scratch);
     });
+    if (shape.goes_on) std::memcpy(op.state_after + place.state(), scratch.state, state_bytes);
   });
 }
 

@@ -13,15 +13,18 @@ namespace cuda {
 namespace {
 
 template <StateRule rule, class T, u32 slice>
-__global__ void __launch_bounds__(delta_threads, 2) gated_delta_kernel(DeltaArrays<T> in, T* out) {
+__global__ void __launch_bounds__(delta_threads, 2)
+    gated_delta_kernel(DeltaArrays<T> in, T* out, float* state_after) {
   using Slice = DeltaSlice<slice>;
   Slice& s = *dynamic_shared<Slice>();
   const DeltaSlicePlace<slice> place(in.shape, in.shape.value_heads);
   DeltaRows<rule, T> rows = {in, {in.shape, place.sequence, place.head}, {}, s.block};
   const i32* starts = rows.place.starts(in.starts);
   for (u32 token = 0; token < in.shape.tokens; token = rows.chunk.end()) {
-    rows.chunk = delta_chunk_here(starts, in.shape.tokens, token);
+    rows.chunk = delta_chunk_here(in.shape, starts, token);
     if (rows.chunk.first) s.clear_state(in.shape.key_size);
+    if (rows.chunk.continues_tile_before())
+      s.load_state(in.shape, in.state_before + rows.place.state() + place.begin, place.width);
     typename Slice::Sums y;
     correct_values<true>(rows, place, s, y, [](u32, u32, float) {});
     s.add_pairs(y, s.rows);
@@ -39,13 +42,14 @@ __global__ void __launch_bounds__(delta_threads, 2) gated_delta_kernel(DeltaArra
     __syncthreads();
     if (!rows.chunk.last) advance_state(rows, s);
   }
+  if (in.shape.goes_on) s.store_state(in.shape, state_after + rows.place.state() + place.begin, place.width);
 }
 
 template <StateRule rule, class T, u32 slice>
 void launch_gated_delta(const GatedDelta& op, cudaStream_t stream) {
   launch<gated_delta_kernel<rule, T, slice>>(delta_slices_launch(op.shape, op.shape.value_heads), stream,
                                              delta_arrays<T>(op, rows_of_vectors(0, op.qkv)),
-                                             elements<T>(op.out));
+                                             elements<T>(op.out), op.state_after);
 }
 
 }  // namespace

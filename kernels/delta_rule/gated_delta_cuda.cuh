@@ -38,6 +38,7 @@ DeltaArrays<T> delta_arrays(const Op& op, bool aligned) {
           .skip = {op.skip.data, op.skip.precision},
           .steps = op.steps,
           .starts = op.starts,
+          .state_before = op.state_before,
           .whole = aligned && s.key_size % vector_elements == 0 && s.value_size % vector_elements == 0};
 }
 

@@ -81,7 +81,7 @@ const std::array other_fields = std::to_array<Field>({
      "experts_per_group",
      REF(memory.experts_per_group),
      "Experts of a layer that come to the device together; auto: as many as a quarter of memory.device can "
-     "stream. Models without experts ignore it",
+     "stream, or fewer, so that the job fits. Models without experts ignore it",
      "experts",
      {0, experts_max},
      {},
@@ -91,7 +91,7 @@ const std::array other_fields = std::to_array<Field>({
      REF(memory.piece_tokens),
      "Tokens of a long sequence that one op computes, in whole tiles (train.tile_tokens); between its ops "
      "the rest of the sequence may leave the device. auto, or 0: as many as let six pieces of activations "
-     "take a quarter of memory.device",
+     "take a quarter of memory.device, or fewer, so that the job fits",
      "tokens",
      {0, 1e9},
      {},

@@ -17,7 +17,7 @@ struct GraphSizes {
 };
 
 // RETURNS: the sizes that the config names; for the others the largest with which a group of experts streams
-// in a quarter of the device budget, and six pieces of activations take another.
+// in a quarter of the device budget, and six pieces of activations take another quarter.
 GraphSizes usual_sizes(const Config&, const std::vector<UpdateRule>&);
 // RETURNS: the sizes of a graph of this config, with that one halved which takes more of the device. None:
 // the config names them, or they are 1.

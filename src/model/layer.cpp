@@ -53,14 +53,6 @@ void scale_output(const Layer& l, Values x) {
     l.c.kernels.scale_values({.elements = u64{rows_of(l.c)} * l.config().width, .factor = factor, .x = x});
 }
 
-// Elements from the first token of all sequences to that of the tile's.
-u64 past_place(const Layer& l, u32 columns) {
-  return u64{l.c.tile.sequence} * l.c.graph.batch.tokens * columns;
-}
-Values past_of_sequence(const Layer& l, const LayerPast& past) {
-  return past.values.at(past_place(l, past.columns));
-}
-
 // Bytes of the insides of a piece's tiles.
 Bytes kept_of(const ModelGraph& g, u32 layer, LayerPart part) {
   return LayerInside(g, layer, part, nullptr).bytes * g.batch.tiles_of_piece();
@@ -68,10 +60,7 @@ Bytes kept_of(const ModelGraph& g, u32 layer, LayerPart part) {
 
 }  // namespace
 
-bool layer_tiles(const ModelConfig& c, u32 layer) {
-  return mixer_row(c.mixer_kind(layer)).past_columns != nullptr && !c.reads_keys(layer) &&
-         !c.gives_keys(layer);
-}
+bool layer_tiles(const ModelConfig& c, u32 layer) { return !c.reads_keys(layer) && !c.gives_keys(layer); }
 
 void measure_layer(Block& block, const ModelGraph& g) {
   const LayerPart part = part_of(g, block);
@@ -109,7 +98,7 @@ void layer_tile_forward(const BlockContext& c, const BlockForward& f) {
                          .read_keys = f.shared_keys,
                          .write_keys = f.shared_keys,
                          .sum = attention_sum(f.input, kept_or(inside.attention_branch, out), post_attention),
-                         .past = past_of_sequence(l, LayerPast(c.graph, number, part, f.past))});
+                         .past = LayerPast(c.graph, number, part, f.past).values_of(c.tile.sequence)});
     if (copied)
       c.kernels.dropout({}, post_attention, inside.post_attention, u64{rows_of(c)} * l.config().width);
   }
@@ -221,8 +210,8 @@ void with_gradients(const BlockContext& c, const BlockBackward& b, Fn fn) {
       .adapters = adapter_gradients_of(c, b),
       .frame = frame,
       .inside = inside,
-      .past = past_of_sequence(layer, past),
-      .past_grad = past.grad == nullptr ? nullptr : past.grad + past_place(layer, past.columns)});
+      .past = past.values_of(c.tile.sequence),
+      .past_grad = past.grad_of(c.tile.sequence)});
 }
 
 void layer_tile_backward(const LayerGradients& s) {
@@ -249,7 +238,9 @@ void layer_backward(const BlockContext& c, const BlockBackward& b) {
 // The first piece of a micro-batch clears the gradients of all.
 void layer_recall(const BlockContext& c, const BlockBackward& b) {
   const LayerPast past(c.graph, block_of(c).layer, part_of(c.graph, block_of(c)), b.past);
-  if (c.piece == 0) c.kernels.zero(past.grad, c.graph.batch.rows() * past.columns);
+  if (c.piece == 0)
+    c.kernels.zero(reinterpret_cast<float*>(past.grad),
+                   c.graph.batch.sequences * past.grad_of_sequence / sizeof(float));
   const RowPiece piece = c.graph.batch.piece(c.piece);
   for (u32 t = piece.first_tile; t < piece.end_tile; ++t) {
     const BlockContext tile = with_tile(c, c.graph.batch.tile(t));

@@ -60,14 +60,12 @@ LayerInside::LayerInside(const ModelGraph& g, u32 layer, LayerPart part, std::by
 
 LayerPast::LayerPast(const ModelGraph& g, u32 layer, LayerPart part, std::byte* base) {
   if (!g.batch.tiled()) return;
-  columns = mixer_row(part.mixer).past_columns(g.config, layer);
-  if (columns == 0) return;
-  WorkspaceCutter layout(base);
-  const u64 elements = g.batch.rows() * columns;
-  values = layout.take_values(g.activations, elements);
-  bytes = layout.bytes();
-  grad = base == nullptr ? nullptr : reinterpret_cast<float*>(base + bytes.value);
-  grad_bytes = {round_up(elements * sizeof(float), frame_alignment)};
+  const PastBytes each = mixer_row(part.mixer).past_bytes(g, layer);
+  of_sequence = each.values, grad_of_sequence = each.gradients;
+  bytes = {round_up(g.batch.sequences * each.values, frame_alignment)};
+  grad_bytes = {round_up(g.batch.sequences * each.gradients, frame_alignment)};
+  if (base == nullptr || each.values == 0) return;
+  values = base, grad = base + bytes.value;
 }
 
 InputsScratch::InputsScratch(const ModelGraph& g, WorkspaceCutter& layout) {

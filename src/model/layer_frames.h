@@ -55,10 +55,16 @@ struct LayerInside {
 // gradients, which backward alone has; nothing if micro-batches are not cut.
 struct LayerPast {
   LayerPast(const ModelGraph&, u32 layer, LayerPart, std::byte* base);
-  Values values;          // [B, T, columns]
-  float* grad = nullptr;  // [B, T, columns]
-  u32 columns = 0;        // Mixer::past_columns()
+  std::byte *values = nullptr, *grad = nullptr;
+  u64 of_sequence = 0, grad_of_sequence = 0;  // bytes of a sequence, Mixer::past_bytes()
   Bytes bytes{}, grad_bytes{};
+
+  std::byte* values_of(u32 sequence) const {
+    return values == nullptr ? nullptr : values + sequence * of_sequence;
+  }
+  std::byte* grad_of(u32 sequence) const {
+    return grad == nullptr ? nullptr : grad + sequence * grad_of_sequence;
+  }
 };
 
 // Scratch of a layer's inputs; none if the layer has none.

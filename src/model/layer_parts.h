@@ -61,8 +61,8 @@ struct LayerGradients {
   const AdapterGradients adapters;
   const LayerBackwardFrame& frame;
   const LayerInside& inside;
-  Values past;       // as in MixerForward
-  float* past_grad;  // likewise
+  std::byte* past;       // as in MixerForward
+  std::byte* past_grad;  // likewise
 
   const ModelConfig& config() const { return layer.config(); }
   // Inputs of mixer and MLP: outputs of their norms, which are both in the frame's `norm`, one after the
@@ -112,7 +112,12 @@ struct MixerForward {
   ConstValues read_keys;
   Values write_keys;
   ResidualSum sum;  // sum.y: the residual stream after attention
-  Values past;  // from the first token of the tile's sequence on; none: the micro-batch is not cut into tiles
+  std::byte* past;  // of the tile's sequence; null: the micro-batch is not cut into tiles
+};
+
+// Bytes that the tiles of one sequence hand to later ones, and of their gradients.
+struct PastBytes {
+  u64 values = 0, gradients = 0;
 };
 
 struct Mixer {
@@ -123,18 +128,17 @@ struct Mixer {
   // forward gets a null inside if it is not kept, and backward overwrites the values of a recomputed inside
   // with the MLP's gradient.
   bool inside_always;
-  // The past: values that the mixer makes of tokens and that later tokens of the sequence read, as columns of
-  // [B, T, ...] values in the activations' precision. Null: it needs whole sequences.
-  u32 (*past_columns)(const ModelConfig&, u32 layer);
+  // The past: what the mixer makes of tokens and later tiles of their sequence read. For graphs in tiles.
+  PastBytes (*past_bytes)(const ModelGraph&, u32 layer);
   u64 (*inside_bytes)(const ModelGraph&, u32 layer);
   // Takes the mixer's part of the workspace, from its beginning.
   ForwardBuffers (*forward_frame)(const ModelGraph&, u32 layer, MlpWidths, WorkspaceCutter&);
   BackwardBuffers (*backward_frame)(const ModelGraph&, u32 layer, MlpWidths, WorkspaceCutter&);
-  // Writes the tile's rows of `past`, and perhaps `inside`. Null without past columns.
+  // Writes the tile's part of `past`, and perhaps `inside`. Null without a past.
   void (*add_to_past)(const Layer&, const MixerForward&);
   // The same from a kept inside.
   void (*restore_past)(const LayerGradients&);
-  // Writes `inside`, sum.y, and the tile's rows of `past`.
+  // Writes `inside`, sum.y, and the tile's part of `past`.
   void (*forward)(const Layer&, const MixerForward&);
   // Recomputes the values that backward reads and the inside does not contain.
   void (*restore)(const LayerGradients&);

@@ -128,6 +128,16 @@ bool can_tile(const ModelConfig& c, const ObjectiveRule& objective) {
   return true;
 }
 
+// RETURNS: tokens that a layer's convolution sees beside the own; 0: no layer has one.
+u32 taps_before(const ModelConfig& c) {
+  const u32 taps = std::max(c.delta.taps, c.mamba.taps);
+  for (u32 layer = 0; layer < c.layers; ++layer)
+    if (const MixerKind kind = c.mixer_kind(layer);
+        kind == MixerKind::gated_delta || kind == MixerKind::mamba)
+      return taps - 1;
+  return 0;
+}
+
 // RETURNS: the smallest tile that cuts a micro-batch into no more tiles than are possible.
 u64 least_tile_tokens(const BatchShape& batch) {
   return div_up(u64{batch.tokens}, std::max<u64>(row_tiles_max / batch.sequences, 1));
@@ -148,6 +158,10 @@ std::string wrong(const ModelConfig& c, BatchShape batch, const ObjectiveRule& o
   if (batch.tiled() && batch.tiles() > row_tiles_max)
     return fmt::format("train.tile_tokens={} cuts a micro-batch into {} tiles, of {} at most: set {} or more",
                        batch.tile_tokens, batch.tiles(), row_tiles_max, least_tile_tokens(batch));
+  if (batch.tiled() && batch.tile_tokens < taps_before(c))
+    return fmt::format(
+        "train.tile_tokens={}: a convolution of this model reads {} tokens before: set that or more",
+        batch.tile_tokens, taps_before(c));
   constexpr u64 elements_max = u64{1} << 31;  // matrix libraries can address more
   if (batch.tile_rows() * widest(c) > elements_max || batch.rows() > elements_max)
     return fmt::format(

@@ -61,7 +61,8 @@ class Families : public testing::TestWithParam<const char*> {
     return model;
   }
 
-  void expect_loss_and_gradients(ModelRunner model, std::initializer_list<bool> keeps) const;
+  void expect_loss_and_gradients(ModelRunner model, std::initializer_list<bool> keeps,
+                                 double tolerance) const;
 };
 
 TEST_P(Families, LogitsAgreeWithTransformers) {
@@ -75,7 +76,8 @@ TEST_P(Families, LogitsAgreeWithTransformers) {
   RecordProperty("logits", fmt::format("{:.1e}", away));
 }
 
-void Families::expect_loss_and_gradients(ModelRunner model, std::initializer_list<bool> keeps) const {
+void Families::expect_loss_and_gradients(ModelRunner model, std::initializer_list<bool> keeps,
+                                         double tolerance) const {
   const auto tokens = expected.get<i32>("tokens"), targets = expected.get<i32>("targets");
   const auto valid = std::count_if(targets.begin(), targets.begin() + rows, [](i32 t) { return t >= 0; });
   const double loss = expected.get<double>("loss")[0];
@@ -105,14 +107,14 @@ void Families::expect_loss_and_gradients(ModelRunner model, std::initializer_lis
   RecordProperty("worst_gradient", fmt::format("{:.1e}", worst));
 }
 
-TEST_P(Families, LossAndGradientsAgreeWithTransformers) { expect_loss_and_gradients(load(), {true, false}); }
+TEST_P(Families, LossAndGradientsAgreeWithTransformers) {
+  expect_loss_and_gradients(load(), {true, false}, tolerance);
+}
 
-// Models with recurrent layers, layer inputs or shared keys.
+// Models with layer inputs or shared keys.
 bool needs_whole_sequences(std::string_view name) {
-  constexpr std::string_view whole[] = {"gemma4_both",      "gemma4_experts_inputs",
-                                        "gemma4_layer_",    "gemma4_shared_keys",
-                                        "granitemoehybrid", "nemotron",
-                                        "qwen3_5",          "qwen3_next"};
+  constexpr std::string_view whole[] = {"gemma4_both", "gemma4_experts_inputs", "gemma4_layer_",
+                                        "gemma4_shared_keys"};
   return std::ranges::any_of(whole, [&](std::string_view begin) { return name.starts_with(begin); });
 }
 
@@ -123,7 +125,9 @@ TEST_P(Families, TilesOfSequencesAgreeWithTransformers) {
     ASSERT_EQ(model.graph().batch.tiled(), !needs_whole_sequences(GetParam()));
     if (!model.graph().batch.tiled()) GTEST_SKIP() << "needs whole sequences";
     EXPECT_EQ(model.graph().batch.tiles(), sequences * div_up(tokens_per_sequence, tile));
-    expect_loss_and_gradients(std::move(model), {true, false});
+    // In one model a gradient is a small rest of large terms: 1.0e-5 from the reference without tiles.
+    const bool cancels = std::string_view(GetParam()) == "qwen3_5_linear";
+    expect_loss_and_gradients(std::move(model), {true, false}, cancels ? 2 * tolerance : tolerance);
   }
 }
 

@@ -106,15 +106,26 @@ TEST(Pieces, ShareTheSumsOfRouters) {
   EXPECT_EQ(routes.size(), 4u);
 }
 
-// States of recurrent layers do not pass from tile to tile.
-TEST(Pieces, NoRecurrentLayerHasThem) {
+// At each border between two tiles a state of every head rests, whatever the pieces; backward has two.
+TEST(Pieces, OfRecurrentLayersHandOnStates) {
   ModelConfig config = default_model(Family::qwen3_5_text);
   config.vocab_size = 64;
-  const ModelGraph g = build_model(config, Precision::bf16,
-                                   {.sequences = 1, .tokens = 448, .tile_tokens = 64, .piece_tiles = 2})
-                           .value();
-  EXPECT_FALSE(g.batch.tiled());
-  EXPECT_EQ(g.batch.pieces(), 1u);
+  const auto past_of = [&](u32 tokens) {
+    const ModelGraph g = build_model(config, Precision::fp32,
+                                     {.sequences = 1, .tokens = tokens, .tile_tokens = 64, .piece_tiles = 2})
+                             .value();
+    EXPECT_TRUE(g.batch.tiled());
+    for (const Block& block : g.blocks)
+      if (block.kind == BlockKind::layer && config.mixer_kind(block.layer) == MixerKind::gated_delta)
+        return std::pair(block.past, block.past_grad);
+    return std::pair(Bytes{}, Bytes{});
+  };
+  const auto [three, gradients] = past_of(256);
+  const auto [six, same] = past_of(448);
+  EXPECT_GT(three, Bytes{3 * sizeof(float) * config.delta.value_heads * config.delta.key_head_dim *
+                         config.delta.value_head_dim});
+  EXPECT_EQ(six, three * 2);
+  EXPECT_EQ(gradients, same);
 }
 
 // The first op of a piece in the body.

@@ -6,7 +6,18 @@ namespace tidepool::gated_delta {
 namespace {
 
 Values take(const ModelGraph& g, WorkspaceCutter& layout, u32 columns) {
-  return layout.take_values(g.activations, g.batch.rows() * columns);
+  return layout.take_values(g.activations, g.batch.tile_rows() * columns);
+}
+// `columns`: of the convolution; `most`: the same, or more for other contents.
+Values take_with_before(const ModelGraph& g, WorkspaceCutter& layout, u32 columns, u32 most) {
+  return layout.take_values(g.activations, g.batch.tile_rows() * most + u64{rows_before(g)} * columns);
+}
+
+// Also of the rows before a tile.
+u64 partials_of(const ModelGraph& g) {
+  DeltaShape shape = delta_shape(g);
+  shape.tokens += rows_before(g);
+  return delta_partials(shape);
 }
 
 }  // namespace
@@ -29,27 +40,34 @@ DeltaShape delta_shape(const ModelConfig& c) {
 
 DeltaShape delta_shape(const ModelGraph& g) {
   DeltaShape shape = delta_shape(g.config);
-  shape.sequences = g.batch.sequences, shape.tokens = g.batch.tokens;
+  const BatchShape& batch = g.batch;
+  shape.sequences = batch.tiled() ? 1 : batch.sequences;
+  shape.tokens = batch.tiled() ? batch.tile_tokens : batch.tokens;
   return shape;
 }
 
+u32 rows_before(const ModelGraph& g) { return g.batch.tiled() ? delta_shape(g.config).taps - 1 : 0; }
+
 DeltaInside::DeltaInside(const ModelGraph& g, WorkspaceCutter& layout)
-    : projected(take(g, layout, delta_shape(g).columns())),
+    : with_before(take_with_before(g, layout, delta_shape(g).columns(), delta_shape(g).columns())),
+      projected(with_before.at(u64{rows_before(g)} * delta_shape(g).columns())),
       out(take(g, layout, delta_shape(g).value_columns())) {}
 
 ForwardFrame::ForwardFrame(const ModelGraph& g, u32 layer, WorkspaceCutter& layout)
     : norm(take(g, layout, g.config.width)),
-      wide(take(g, layout, std::max(delta_shape(g).channels(), mlp_widths(g, layer).inner))) {}
+      wide(take_with_before(g, layout, delta_shape(g).channels(),
+                            std::max(delta_shape(g).channels(), mlp_widths(g, layer).inner))) {}
 
 BackwardFrame::BackwardFrame(const ModelGraph& g, u32 layer, WorkspaceCutter& layout)
     : norm(take(g, layout, g.config.width)),
       narrow(take(g, layout,
                   std::max({g.config.width, delta_shape(g).value_columns(), mlp_widths(g, layer).spare}))),
-      wide(take(g, layout, std::max(delta_shape(g).columns(), mlp_widths(g, layer).inner))),
-      qkv(take(g, layout, delta_shape(g).channels())),
-      dqkv(take(g, layout, delta_shape(g).channels())),
+      wide(take_with_before(g, layout, delta_shape(g).columns(),
+                            std::max(delta_shape(g).columns(), mlp_widths(g, layer).inner))),
+      qkv(take_with_before(g, layout, delta_shape(g).channels(), delta_shape(g).channels())),
+      dqkv(take_with_before(g, layout, delta_shape(g).channels(), delta_shape(g).channels())),
       dropped(take_dropped(g, layout)),
-      moments(norm_scratch(g, layout, delta_partials(delta_shape(g)))),
+      moments(norm_scratch(g, layout, partials_of(g))),
       states(layout.take<float>(delta_states(delta_shape(g)))) {}
 
 std::optional<AttentionShape> no_attention(const ModelGraph&, u32) { return std::nullopt; }

@@ -1,5 +1,6 @@
 // Frames of the gated delta rule and of Mamba-2, whose steps are the same. N is the width of the projections,
-// C of the convolution's channels, V of all value heads; I is the MLP's width of inner values.
+// C of the convolution's channels, V of all value heads; I is the MLP's width of inner values. Arrays of N
+// and C columns have the rows before a tile, too.
 #pragma once
 
 #include "kernels/delta_rule/delta_rule.h"
@@ -9,13 +10,17 @@ namespace tidepool::gated_delta {
 
 // RETURNS: the shape of a model's layers, without rows. A model has one of the two rules.
 DeltaShape delta_shape(const ModelConfig&);
+// RETURNS: the same with the most rows of a call: of a tile, or of the micro-batch.
 DeltaShape delta_shape(const ModelGraph&);
+// RETURNS: rows of the tile before that the convolution reads; 0 if micro-batches are not cut.
+u32 rows_before(const ModelGraph&);
 
 // Backward computes the convolution, the states and the norm again.
 struct DeltaInside {
   DeltaInside(const ModelGraph&, WorkspaceCutter&);
-  Values projected;  // [R, N]
-  Values out;        // [R, V], before its norm
+  Values with_before;  // [rows_before() + R, N]
+  Values projected;    // [R, N], of it
+  Values out;          // [R, V], before its norm
 };
 
 struct ForwardFrame {

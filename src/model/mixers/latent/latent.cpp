@@ -23,8 +23,9 @@ std::optional<AttentionShape> attention_of(const ModelGraph& g, u32 layer) {
 }
 
 // The past of a token are k and v of all heads: the latent would have to be multiplied again by every tile.
-u32 past_columns(const ModelConfig& c, u32) {
-  return c.attention.heads * (c.head_size() + c.latent.v_head_dim);
+PastBytes past_bytes(const ModelGraph& g, u32) {
+  const ModelConfig& c = g.config;
+  return past_of_keys(g, c.attention.heads * (c.head_size() + c.latent.v_head_dim));
 }
 
 // RETURNS: the shape of the tile's rows.
@@ -213,7 +214,7 @@ void backward(const LayerGradients& s, ConstValues dout) {
        .lse = b.in.lse,
        .dout = w.narrow,
        .dqkv = w.dqkv,
-       .dpast = s.past_grad,
+       .dpast = past_gradients(s),
        .starts = s.b.batch.starts,
        .dropout = dropout_of(c, DropoutSite::attention, l.config().attention.dropout),
        .scratch = s.frame.scratch});
@@ -236,7 +237,7 @@ void backward(const LayerGradients& s, ConstValues dout) {
 const Mixer row = {.tensors = add_tensors,
                    .attention = attention_of,
                    .inside_always = true,
-                   .past_columns = past_columns,
+                   .past_bytes = past_bytes,
                    .inside_bytes = inside_bytes,
                    .forward_frame = take_forward,
                    .backward_frame = take_backward,

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "model/mixers/gated_delta/frames.h"
+#include "model/mixers/gated_delta/state_past.h"
 #include "model/mixers/mamba/tensors.h"
 
 namespace tidepool::mamba {
@@ -21,19 +22,22 @@ StepLimits steps_of(const ModelConfig& c) {
           .most = static_cast<float>(c.mamba.step_limits[1])};
 }
 
-void convolve(const Layer& l, const i32* starts, ConstValues projected, Values xbc) {
-  l.c.kernels.delta_convolution({.shape = delta_shape(l.c.graph),
-                                 .projected = projected,
+// RETURNS: x, B and C of the tile's rows, in `wide`.
+Values convolve(const Layer& l, const i32* starts, const DeltaInside& in, Values wide) {
+  const ConvolvedRows rows(l);
+  l.c.kernels.delta_convolution({.shape = rows.shape,
+                                 .projected = rows.projected(in.with_before),
                                  .weight = l[Role::convolution],
-                                 .starts = starts,
-                                 .y = xbc,
+                                 .starts = rows.starts(starts),
+                                 .y = rows.convolved(wide),
                                  .bias = l[Role::convolution_bias]});
+  return rows_of_tile(l, wide, rows.shape.channels());
 }
 
 float epsilon_of(const Layer& l) { return static_cast<float>(l.config().norm_epsilon); }
 
 void norm_out(const Layer& l, const DeltaInside& in, Values y) {
-  l.c.kernels.group_norm({.shape = delta_shape(l.c.graph),
+  l.c.kernels.group_norm({.shape = tile_shape(l),
                           .x = in.out,
                           .projected = in.projected,
                           .weight = l[Role::norm],
@@ -41,68 +45,99 @@ void norm_out(const Layer& l, const DeltaInside& in, Values y) {
                           .y = y});
 }
 
-void forward(const Layer& l, const MixerForward& m) {
-  const DeltaInside in = inside_of(l, m.inside);
-  const Values wide = wide_of(l, m);
-  product(l, in_product(l), m.norm, in.projected);
-  convolve(l, m.starts, in.projected, wide);
-  l.c.kernels.gated_delta({.shape = delta_shape(l.c.graph),
-                           .qkv = wide,
+void advance(const Layer& l, const i32* starts, const DeltaInside& in, const TileBorders& borders,
+             Values wide, Values out) {
+  l.c.kernels.gated_delta({.shape = tile_shape(l),
+                           .qkv = convolve(l, starts, in, wide),
                            .projected = in.projected,
                            .a_log = l[Role::a_log],
                            .dt_bias = l[Role::dt_bias],
-                           .starts = m.starts,
-                           .out = in.out,
+                           .starts = starts,
+                           .out = out,
                            .skip = l[Role::skip],
-                           .steps = steps_of(l.config())});
+                           .steps = steps_of(l.config()),
+                           .state_before = borders.before.state,
+                           .state_after = borders.after.state});
+}
+
+void add_to_past(const Layer& l, const MixerForward& m) {
+  const DeltaInside in = inside_of(l, m.inside);
+  const TileBorders borders = TileBorders::of_values(l, m.past);
+  product(l, in_product(l), m.norm, in.projected);
+  pass_rows(l, in, borders);
+  advance(l, m.starts, in, borders, wide_of(l, m), in.out);
+}
+
+// The rows before the tile are in a kept inside, which is not written.
+void restore_past(const LayerGradients& s) {
+  const Layer& l = s.layer;
+  WorkspaceCutter layout(s.b.workspace);
+  const DeltaInside in = inside_of(l, s.inside.mixer);
+  const BackwardFrame w(l.c.graph, l.number(), layout);
+  const TileBorders borders = TileBorders::of_values(l, s.past);
+  leave_rows(l, in, borders);
+  advance(l, s.b.batch.starts, in, borders, w.qkv, w.narrow);
+}
+
+void forward(const Layer& l, const MixerForward& m) {
+  add_to_past(l, m);
   if (!m.sum.y) return;
+  const DeltaInside in = inside_of(l, m.inside);
+  const Values wide = wide_of(l, m);
   norm_out(l, in, wide);
   add_product(l, out_product(l), wide, m.sum);
 }
 
 // narrow: gradient of the normed output; becomes that of the output before its norm.
 void norm_backward(const LayerGradients& s, const DeltaInside& in, const BackwardFrame& w) {
-  s.layer.c.kernels.group_norm_backward({.shape = delta_shape(s.layer.c.graph),
+  s.layer.c.kernels.group_norm_backward({.shape = tile_shape(s.layer),
                                          .x = in.out,
                                          .projected = in.projected,
                                          .weight = s.layer[Role::norm],
                                          .epsilon = epsilon_of(s.layer),
                                          .dy = w.narrow,
                                          .dx = w.narrow,
-                                         .dprojected = w.wide,
+                                         .dprojected = dprojected_of(s.layer, w),
                                          .dweight = s[Role::norm],
                                          .accumulate = s.b.accumulate,
                                          .partials = w.moments.partials});
 }
 
-void states_backward(const LayerGradients& s, const DeltaInside& in, const BackwardFrame& w) {
-  s.layer.c.kernels.gated_delta_backward({.shape = delta_shape(s.layer.c.graph),
-                                          .qkv = w.qkv,
-                                          .projected = in.projected,
-                                          .a_log = s.layer[Role::a_log],
-                                          .dt_bias = s.layer[Role::dt_bias],
-                                          .skip = s.layer[Role::skip],
-                                          .steps = steps_of(s.config()),
-                                          .starts = s.b.batch.starts,
-                                          .dout = w.narrow,
-                                          .dqkv = w.dqkv,
-                                          .dprojected = w.wide,
-                                          .da_log = s[Role::a_log],
-                                          .ddt_bias = s[Role::dt_bias],
-                                          .dskip = s[Role::skip],
-                                          .accumulate = s.b.accumulate,
-                                          .partials = w.moments.partials,
-                                          .states = w.states});
+void states_backward(const LayerGradients& s, const DeltaInside& in, const BackwardFrame& w,
+                     ConstValues xbc) {
+  const TileBorders gradients = TileBorders::of_gradients(s.layer, s.past_grad);
+  s.layer.c.kernels.gated_delta_backward(
+      {.shape = tile_shape(s.layer),
+       .qkv = xbc,
+       .projected = in.projected,
+       .a_log = s.layer[Role::a_log],
+       .dt_bias = s.layer[Role::dt_bias],
+       .skip = s.layer[Role::skip],
+       .steps = steps_of(s.config()),
+       .starts = s.b.batch.starts,
+       .dout = w.narrow,
+       .dqkv = dqkv_of(s.layer, w),
+       .dprojected = dprojected_of(s.layer, w),
+       .da_log = s[Role::a_log],
+       .ddt_bias = s[Role::dt_bias],
+       .dskip = s[Role::skip],
+       .accumulate = s.b.accumulate,
+       .partials = w.moments.partials,
+       .states = w.states,
+       .state_before = TileBorders::of_values(s.layer, s.past).before.state,
+       .dstate_after = gradients.after.state,
+       .dstate_before = gradients.before.state});
 }
 
 void convolution_backward(const LayerGradients& s, const DeltaInside& in, const BackwardFrame& w) {
-  s.layer.c.kernels.delta_convolution_backward({.shape = delta_shape(s.layer.c.graph),
-                                                .projected = in.projected,
+  const ConvolvedRows rows(s.layer);
+  s.layer.c.kernels.delta_convolution_backward({.shape = rows.shape,
+                                                .projected = rows.projected(in.with_before),
                                                 .weight = s.layer[Role::convolution],
                                                 .bias = s.layer[Role::convolution_bias],
-                                                .starts = s.b.batch.starts,
-                                                .dy = w.dqkv,
-                                                .dprojected = w.wide,
+                                                .starts = rows.starts(s.b.batch.starts),
+                                                .dy = rows.convolved(w.dqkv),
+                                                .dprojected = rows.projected(w.wide),
                                                 .dweight = s[Role::convolution],
                                                 .dbias = s[Role::convolution_bias],
                                                 .accumulate = s.b.accumulate,
@@ -116,12 +151,13 @@ void backward(const LayerGradients& s, ConstValues dout) {
   const BackwardFrame w(l.c.graph, l.number(), layout);
   norm_out(l, in, w.qkv);
   gradients(s, out_product(l), w.qkv, dout, w.narrow);
+  clear_rows_before(l, w);
   norm_backward(s, in, w);
-  convolve(l, s.b.batch.starts, in.projected, w.qkv);
-  states_backward(s, in, w);
+  states_backward(s, in, w, convolve(l, s.b.batch.starts, in, w.qkv));
   convolution_backward(s, in, w);
+  pass_row_gradients(s, TileBorders::of_gradients(l, s.past_grad), w.wide);
   recompute_input_norm(s);
-  gradients(s, in_product(l), w.norm, w.wide, w.narrow);
+  gradients(s, in_product(l), w.norm, dprojected_of(l, w), w.narrow);
 }
 
 }  // namespace
@@ -129,10 +165,12 @@ void backward(const LayerGradients& s, ConstValues dout) {
 const Mixer row = {.tensors = add_tensors,
                    .attention = no_attention,
                    .inside_always = true,
-                   .past_columns = nullptr,
+                   .past_bytes = past_bytes,
                    .inside_bytes = inside_bytes,
                    .forward_frame = take_forward,
                    .backward_frame = take_backward,
+                   .add_to_past = add_to_past,
+                   .restore_past = restore_past,
                    .forward = forward,
                    .restore = restore,
                    .backward = backward};

@@ -12,7 +12,7 @@ Values take(const ModelGraph& g, WorkspaceCutter& layout, u32 columns) {
 void add_tensors(const ModelConfig&, u32, LayerTensors&) {}
 std::optional<AttentionShape> no_attention(const ModelGraph&, u32) { return std::nullopt; }
 u64 inside_bytes(const ModelGraph&, u32) { return 0; }
-u32 past_columns(const ModelConfig&, u32) { return 0; }
+PastBytes past_bytes(const ModelGraph&, u32) { return {}; }
 
 // Values and inner values of a gated MLP are apart; others overwrite the values.
 ForwardBuffers take_forward(const ModelGraph& g, u32, MlpWidths mlp, WorkspaceCutter& layout) {
@@ -35,7 +35,7 @@ BackwardBuffers take_backward(const ModelGraph& g, u32, MlpWidths mlp, Workspace
 const Mixer row = {.tensors = add_tensors,
                    .attention = no_attention,
                    .inside_always = false,
-                   .past_columns = past_columns,
+                   .past_bytes = past_bytes,
                    .inside_bytes = inside_bytes,
                    .forward_frame = take_forward,
                    .backward_frame = take_backward};

@@ -36,7 +36,9 @@ std::optional<AttentionShape> shape_of(const ModelGraph& g, u32 layer) {
 }
 
 // The past of a token are its k and v.
-u32 past_columns(const ModelConfig& c, u32 layer) { return 2 * c.key_width(layer); }
+PastBytes past_bytes(const ModelGraph& g, u32 layer) {
+  return past_of_keys(g, 2 * g.config.key_width(layer));
+}
 
 u64 inside_bytes(const ModelGraph& g, u32 layer) {
   WorkspaceCutter layout(nullptr);
@@ -337,7 +339,7 @@ void backward(const LayerGradients& s, ConstValues dout) {
                                   .lse = in.lse,
                                   .dout = frame.narrow,
                                   .dqkv = dqkv,
-                                  .dpast = s.past_grad,
+                                  .dpast = past_gradients(s),
                                   .starts = s.b.batch.starts,
                                   .holes = s.b.batch.holes,
                                   .dropout = dropout_of_weights(l),
@@ -359,7 +361,7 @@ void backward(const LayerGradients& s, ConstValues dout) {
 const Mixer row = {.tensors = add_tensors,
                    .attention = shape_of,
                    .inside_always = false,
-                   .past_columns = past_columns,
+                   .past_bytes = past_bytes,
                    .inside_bytes = inside_bytes,
                    .forward_frame = take_forward,
                    .backward_frame = take_backward,
