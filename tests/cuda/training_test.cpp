@@ -73,33 +73,44 @@ TEST_P(CudaTraining, PlacementChangesNoBit) {
 }
 
 // Tiles of 5 tokens, of which ops compute all, two or one. They learn as the CPU's do.
-TEST_P(CudaTraining, PiecesOfSequencesChangeNoBit) {
-  Config base = gpu_config(dir_, GetParam());
+void expect_pieces_change_no_bit(Config base, const std::string& cpu_dir) {
   base.train.tile_tokens = 5;
   base.train.per_device_train_batch_size = 2;
   std::optional<Numbers> first;
   u64 seed = 0;
-  for (const u64 piece : {40, 10, 5})
-    for (const HomePolicy home : {HomePolicy::device, HomePolicy::host}) {
-      Config config = base;
-      config.memory.piece_tokens = piece;
-      config.memory.home = home;
-      config.train.recompute = piece == 10 ? RecomputePolicy::keep : RecomputePolicy::recompute;
-      SCOPED_TRACE(how_to_repeat(config));
-      change_timing(seed++);
-      const auto report = test::run(config);
-      ASSERT_TRUE(report) << report.error().message;
-      if (!first) first = numbers_of(*report);
-      EXPECT_EQ(numbers_of(*report), *first);
-      test::check_bytes(*report);
-      std::filesystem::remove_all(config.output.dir);
-    }
+  for (const u64 piece : {40, 10, 5}) {
+    Config config = base;
+    config.memory.piece_tokens = piece;
+    config.memory.home = piece == 10 ? HomePolicy::device : HomePolicy::host;
+    config.train.recompute = piece == 10 ? RecomputePolicy::keep : RecomputePolicy::recompute;
+    SCOPED_TRACE(how_to_repeat(config));
+    change_timing(seed++);
+    const auto report = test::run(config);
+    ASSERT_TRUE(report) << report.error().message;
+    if (!first) first = numbers_of(*report);
+    EXPECT_EQ(numbers_of(*report), *first);
+    test::check_bytes(*report);
+    std::filesystem::remove_all(config.output.dir);
+  }
+  const double tolerance = base.train.precision == Precision::fp32 ? 2e-4 : 3e-2;
   base.machine.executor = "cpu";
-  base.output.dir = dir_ / "cpu";
+  base.output.dir = cpu_dir;
   const Numbers cpu = train_numbers(base);
-  const double tolerance = GetParam() == Precision::fp32 ? 2e-4 : 3e-2;
   ASSERT_EQ(first->losses.size(), cpu.losses.size());
   for (u64 i = 0; i < cpu.losses.size(); ++i) EXPECT_NEAR(first->losses[i], cpu.losses[i], tolerance) << i;
+}
+
+TEST_P(CudaTraining, PiecesOfSequencesChangeNoBit) {
+  expect_pieces_change_no_bit(gpu_config(dir_, GetParam()), dir_ / "cpu");
+}
+
+TEST_P(CudaTraining, PiecesOfRecurrentLayersChangeNoBit) {
+  const bool mamba = GetParam() == Precision::fp16;
+  Config config = gpu_config(dir_, GetParam());
+  config.model = test::small_model(mamba ? Family::nemotron_h : Family::qwen3_5_text);
+  config.train.max_steps = 1;
+  config.memory.budgets = {Bytes{128 * mib}, Bytes{64 * mib}, Bytes{256 * mib}};
+  expect_pieces_change_no_bit(std::move(config), dir_ / "cpu");
 }
 
 // Sequences long enough for a library's attention, whose scratch lies in the memory of the MLP's gradient.
