@@ -169,7 +169,7 @@ struct BatchShape {
   bool packed = false;
   bool holes = false;  // sequences may share prompts (KeyHole); packed batches only
   // Sequences that are longer are computed in tiles of so many tokens; 0: whole. Sums over rows are sums of
-  // tiles, so bits depend on it. build_model() makes it 0 for models whose layers need whole sequences.
+  // tiles, so bits depend on it. build_model() makes it 0 for objectives of units of sequences.
   u32 tile_tokens = 0;
   u32 piece_tiles = 0;  // tiles of an op, on which no bit depends; 0: all of a micro-batch
   // The following are build_model()'s.

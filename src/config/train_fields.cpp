@@ -59,7 +59,7 @@ const std::array train_table = std::to_array<Field>({
      "tile_tokens",
      REF(train.tile_tokens),
      "Longer sequences are computed in tiles of so many tokens, which changes the last bits; 0: 1024 on the "
-     "CPU, 8192 on GPUs. Models that share keys between layers compute whole sequences",
+     "CPU, 8192 on GPUs. Objectives of pairs, answers and rollouts compute whole sequences",
      "tokens",
      {0, 1e9}},
     {"train",

@@ -60,8 +60,6 @@ Bytes kept_of(const ModelGraph& g, u32 layer, LayerPart part) {
 
 }  // namespace
 
-bool layer_tiles(const ModelConfig& c, u32 layer) { return !c.reads_keys(layer) && !c.gives_keys(layer); }
-
 void measure_layer(Block& block, const ModelGraph& g) {
   const LayerPart part = part_of(g, block);
   block.kept = kept_of(g, block.layer, part);

@@ -13,8 +13,6 @@ inline BlockKind layer_kind(const ModelConfig& c, u32 layer) {
   return c.mlp_kind(layer) == MlpKind::experts ? BlockKind::attention : BlockKind::layer;
 }
 
-// True if the layer can be computed tile by tile.
-bool layer_tiles(const ModelConfig&, u32 layer);
 // Fills in Block::kept and both workspaces.
 void measure_layer(Block&, const ModelGraph&);
 void layer_forward(const BlockContext&, const BlockForward&);

@@ -121,13 +121,6 @@ u64 widest(const ModelConfig& c) {
   return most;
 }
 
-bool can_tile(const ModelConfig& c, const ObjectiveRule& objective) {
-  if (objective.units() || c.layer_inputs.on()) return false;
-  for (u32 layer = 0; layer < c.layers; ++layer)
-    if (!layer_tiles(c, layer)) return false;
-  return true;
-}
-
 // RETURNS: tokens that a layer's convolution sees beside the own; 0: no layer has one.
 u32 taps_before(const ModelConfig& c) {
   const u32 taps = std::max(c.delta.taps, c.mamba.taps);
@@ -154,7 +147,7 @@ std::string wrong(const ModelConfig& c, BatchShape batch, const ObjectiveRule& o
   if (batch.packed && !can_pack(c.family))
     return "documents cannot be packed for GPT-2 models, whose positions are learned for whole sequences; do "
            "not pack them";
-  if (!can_tile(c, objective)) batch.tile_tokens = 0;
+  if (objective.units()) batch.tile_tokens = 0;
   if (batch.tiled() && batch.tiles() > row_tiles_max)
     return fmt::format("train.tile_tokens={} cuts a micro-batch into {} tiles, of {} at most: set {} or more",
                        batch.tile_tokens, batch.tiles(), row_tiles_max, least_tile_tokens(batch));
@@ -181,7 +174,7 @@ Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, B
   ModelGraph g = {
       .config = config, .lora = lora, .precision = precision, .activations = activations, .batch = batch};
   g.objective = objective;
-  if (!can_tile(config, objective) || !g.batch.tiled()) g.batch.tile_tokens = g.batch.piece_tiles = 0;
+  if (objective.units() || !g.batch.tiled()) g.batch.tile_tokens = g.batch.piece_tiles = 0;
   g.batch.second_table = config.layer_inputs.on();
   g.batch.units = objective.units();
   g.batch.values = objective.has_values();

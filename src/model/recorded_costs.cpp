@@ -110,6 +110,7 @@ std::vector<KernelCost> recall(const ModelGraph& g, u32 block, u32 piece) {
   block_recall(r.context, {.windows = r.windows,
                            .batch = r.batch(),
                            .input = r.memory.values(g.activations),
+                           .shared_keys = r.memory.values(g.activations),
                            .past = r.memory.array<std::byte>(),
                            .workspace = r.memory.array<std::byte>()});
   return r.recorder.take();

@@ -44,12 +44,24 @@ inline ExpertStreams part_of(const BlockContext& tile, ExpertStreams s) {
   return s;
 }
 
+// Elements of a piece's rows before the tile: of inputs of layers, and of shared keys.
+inline u64 layer_inputs_before(const BlockContext& tile) {
+  return row_in_piece(tile) * tile.graph.config.layer_inputs_width();
+}
+inline u64 shared_keys_before(const BlockContext& tile) {
+  const ModelConfig& config = tile.graph.config;
+  const u32 layer = block_of(tile).layer;
+  return layer < config.layers ? row_in_piece(tile) * 2 * config.key_width(layer) : 0;
+}
+
 inline BlockForward part_of(const BlockContext& tile, BlockForward f) {
   const u64 row = tile.tile.first_row, elements = row_in_piece(tile) * tile.graph.config.width;
   if (f.kept != nullptr) f.kept += kept_place(tile);
   f.batch = f.batch.from_row(row, tile.graph.batch.distribution_numbers);
   f.input = f.input.at(elements);
   f.output = f.output.at(elements);
+  f.layer_inputs = f.layer_inputs.at(layer_inputs_before(tile));
+  f.shared_keys = f.shared_keys.at(shared_keys_before(tile));
   f.experts = part_of(tile, f.experts);
   if (f.head.outputs != nullptr) f.head.outputs += row * tile.graph.objective.outputs();
   return f;
@@ -62,6 +74,10 @@ inline BlockBackward part_of(const BlockContext& tile, BlockBackward b, bool fir
   b.batch = b.batch.from_row(row, tile.graph.batch.distribution_numbers);
   b.input = b.input.at(elements);
   b.grad = b.grad.at(elements);
+  b.layer_inputs = b.layer_inputs.at(layer_inputs_before(tile));
+  b.layer_inputs_grad = b.layer_inputs_grad.at(layer_inputs_before(tile));
+  b.shared_keys = b.shared_keys.at(shared_keys_before(tile));
+  b.shared_keys_grad = b.shared_keys_grad.at(shared_keys_before(tile));
   b.experts = part_of(tile, b.experts);
   b.accumulate |= !first;
   return b;

@@ -134,6 +134,7 @@ class BasicModelRunner {
         block_recall(context(b, options, micro_batch), {.windows = windows,
                                                         .batch = batch_of(tokens, targets, options),
                                                         .input = streams.input,
+                                                        .shared_keys = streams.shared_keys,
                                                         .kept = kept_or_null(b, options),
                                                         .past = past_.get(),
                                                         .workspace = scratch_.get()});

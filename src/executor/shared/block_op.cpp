@@ -178,7 +178,7 @@ void run_recall(const BlockOpParts& parts, Kernels& kernels, const Issue& issue)
   b.windows = std::span(windows).first(count);
   StreamsOfOp streams;
   take_streams(streams, parts, operands);
-  b.input = streams.input;
+  b.input = streams.input, b.shared_keys = streams.shared_keys;
   b.kept = operands.take_if(Kind::kept).data();
   b.past = operands.take(Kind::past).data();
   b.workspace = operands.take(Kind::workspace).data();

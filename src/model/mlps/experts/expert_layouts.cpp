@@ -102,11 +102,11 @@ RouterSums RouterSumsLayout::of(u32 index, u32 experts) const {
 
 StreamSizes stream_sizes(const ModelGraph& g) {
   StreamSizes sizes{.residual = g.boundary};
-  sizes.layer_inputs = {
-      round_up(values_bytes(g.batch.rows() * g.config.layer_inputs_width(), g.activations), frame_alignment)};
+  sizes.layer_inputs = {round_up(
+      values_bytes(g.batch.piece_rows() * g.config.layer_inputs_width(), g.activations), frame_alignment)};
   for (u32 layer = 0; layer < g.config.layers; ++layer)
     sizes.shared_keys[g.config.is_global(layer)] = {round_up(
-        values_bytes(g.batch.rows() * 2 * g.config.key_width(layer), g.activations), frame_alignment)};
+        values_bytes(g.batch.piece_rows() * 2 * g.config.key_width(layer), g.activations), frame_alignment)};
   if (g.config.experts.count == 0) return sizes;
   const auto whole = [](u64 bytes) { return Bytes{round_up(bytes, frame_alignment)}; };
   sizes.normed = g.boundary;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "model/row_tiles.h"
 
 namespace tidepool::layer_inputs {
 namespace {
@@ -22,7 +23,7 @@ const float sum_factor = std::sqrt(0.5f);
 
 struct InputsWorkspace {
   InputsWorkspace(const ModelGraph& g, std::byte* base, Direction direction) {
-    const u64 rows = g.batch.rows() * g.config.layers, p = g.config.layer_inputs.width;
+    const u64 rows = g.batch.tile_rows() * g.config.layers, p = g.config.layer_inputs.width;
     const bool backward = direction == Direction::backward;
     WorkspaceCutter layout(base);
     product = layout.take_values(g.activations, rows * p);
@@ -85,9 +86,12 @@ Block product_block(const ModelGraph& g, u32 window) {
   return block;
 }
 
-void embedding_forward(const BlockContext& c, const BlockForward& f) {
-  c.kernels.embedding({.sequences = c.graph.batch.sequences,
-                       .tokens_per_sequence = c.graph.batch.tokens,
+namespace {
+
+// Without positions all rows are as one sequence.
+void embed_tile(const BlockContext& c, const BlockForward& f) {
+  c.kernels.embedding({.sequences = 1,
+                       .tokens_per_sequence = rows_of(c),
                        .columns = c.graph.config.layer_inputs_width(),
                        .tokens = f.batch.table_tokens,
                        .wte = params_of(c, f.windows, only_window)[only_tensor],
@@ -95,10 +99,10 @@ void embedding_forward(const BlockContext& c, const BlockForward& f) {
                        .out = f.layer_inputs});
 }
 
-void embedding_backward(const BlockContext& c, const BlockBackward& b) {
+void embed_tile_backward(const BlockContext& c, const BlockBackward& b) {
   const EmbeddingBackwardWorkspace workspace(c.graph, b.workspace);
-  c.kernels.embedding_backward({.sequences = c.graph.batch.sequences,
-                                .tokens_per_sequence = c.graph.batch.tokens,
+  c.kernels.embedding_backward({.sequences = 1,
+                                .tokens_per_sequence = rows_of(c),
                                 .columns = c.graph.config.layer_inputs_width(),
                                 .vocabulary = c.graph.config.layer_inputs_rows(),
                                 .positions = c.graph.config.positions,
@@ -110,7 +114,7 @@ void embedding_backward(const BlockContext& c, const BlockBackward& b) {
                                 .order = workspace.order});
 }
 
-void product_forward(const BlockContext& c, const BlockForward& f) {
+void multiply_tile(const BlockContext& c, const BlockForward& f) {
   const InputsWorkspace workspace(c.graph, f.workspace, Direction::forward);
   CHECK(workspace.bytes == block_of(c).forward_workspace, workspace.bytes.value);
   make_product(c, f.windows, f.input, workspace.product);
@@ -120,7 +124,7 @@ void product_forward(const BlockContext& c, const BlockForward& f) {
   scale(c, sum_factor, f.layer_inputs);
 }
 
-void product_backward(const BlockContext& c, const BlockBackward& b) {
+void multiply_tile_backward(const BlockContext& c, const BlockBackward& b) {
   const InputsWorkspace workspace(c.graph, b.workspace, Direction::backward);
   CHECK(workspace.bytes == block_of(c).backward_workspace, workspace.bytes.value);
   const ModelConfig& config = c.graph.config;
@@ -159,6 +163,17 @@ void product_backward(const BlockContext& c, const BlockBackward& b) {
                     .weight = params_of(c, b.windows, only_window)[matrix],
                     .accumulate = true,
                     .y = b.grad});
+}
+
+}  // namespace
+
+void embedding_forward(const BlockContext& c, const BlockForward& f) { for_tiles(c, f, embed_tile); }
+void embedding_backward(const BlockContext& c, const BlockBackward& b) {
+  for_tiles(c, b, embed_tile_backward);
+}
+void product_forward(const BlockContext& c, const BlockForward& f) { for_tiles(c, f, multiply_tile); }
+void product_backward(const BlockContext& c, const BlockBackward& b) {
+  for_tiles(c, b, multiply_tile_backward);
 }
 
 // ---- a layer's part
