@@ -32,12 +32,12 @@ Result<void> check_one_view(const PlanArguments& a) {
   return {};
 }
 
-// Refuses arguments that need the table if no table is printed: --gantt and --what-if are printed under it,
-// and tokens= adds a row to it or to --json.
+// Refuses arguments that need the table if no table is printed: --gantt and --what-if are printed under it
+// (--what-if also under --max-length), and tokens= adds a row to it or to --json.
 Result<void> check_what_the_table_takes(const PlanArguments& a) {
   const char* instead = printed_instead(a);
   if (instead == nullptr) return {};
-  const char* added = a.gantt ? "--gantt" : a.what_if ? "--what-if" : nullptr;
+  const char* added = a.gantt ? "--gantt" : a.what_if && !a.longest ? "--what-if" : nullptr;
   if (added != nullptr)
     return usage_error(fmt::format(
         "{} is printed under the table, but {} prints no table: leave one of them out", added, instead));

@@ -41,7 +41,7 @@ constexpr std::array options_of_plan = {
     Option{"explain", "op:N|chunk:N", "why operation N exists; the life of chunk N"},
     Option{"segment", "NAME", "segment of --explain (body)"},
     Option{"gantt", "", "the lanes of a step over time"},
-    Option{"what-if", "", "step times with more of each resource"},
+    Option{"what-if", "", "times, or lengths, with more of each resource"},
     Option{"max", "", "the largest model of GPT-3's proportions that fits"},
     Option{"max-length", "", "the longest sequence that fits, and its speed"},
     Option{"json", "", "one JSON object, also if nothing fits"},
@@ -267,7 +267,7 @@ Result<void> plan(const PlanArguments& given) {
   TRY(resolve_executor(arguments.config));
   look_at_rows(arguments.config);
   if (arguments.largest) return print_largest(arguments.config, machine);
-  if (arguments.longest) return print_longest(arguments.config, machine);
+  if (arguments.longest) return print_longest(arguments.config, machine, arguments.what_if);
   Result<Planned> made = make(arguments, machine);
   if (!made) {
     if (arguments.json) print_text("{}", refusal_json(made.error()));

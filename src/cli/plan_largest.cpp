@@ -194,7 +194,48 @@ Result<Longest> find_longest(const Config& config, const PlanOptions& options,
   return Longest{.tokens = lengths[fit - 1], .longer = longer.message};
 }
 
-Result<void> print_longest(const Config& config, const std::optional<Machine>& machine) {
+namespace {
+
+struct Lengthening {
+  const char* name;
+  Tier tier{};
+  bool smaller_state = false;  // instead of a larger budget
+};
+constexpr Lengthening lengthenings[] = {{"device budget +25%", Tier::device},
+                                        {"host budget +25%", Tier::host},
+                                        {"disk budget +25%", Tier::disk},
+                                        {"8-bit moments", {}, true}};
+
+// RETURNS: a line for each change that applies.
+Result<std::string> lengthened(const Config& config, const PlanOptions& options, StatusLine& status) {
+  constexpr double more = 1.25;
+  const u32 positions = config.model.longest_sequence();
+  std::string lines;
+  for (const Lengthening& change : lengthenings) {
+    Config changed = config;
+    PlanOptions with = options;
+    if (change.smaller_state) {
+      if (config.train.optim != Optim::adamw_torch) continue;
+      changed.train.optim = Optim::adamw_8bit;
+    } else {
+      Bytes& budget = changed.memory.budgets.of(change.tier);
+      if (budget == disk_auto || budget.value == 0) continue;
+      budget = Bytes{static_cast<u64>(static_cast<double>(budget.value) * more)};
+      with.budgets.of(change.tier) = budget;
+    }
+    TRY_ASSIGN(const Longest longest, find_longest(changed, with, [&](u32 tokens) {
+                 status.show(change.name, fmt::format(" {}: trying {} tokens", change.name, tokens),
+                             fmt::format("{} ...", change.name));
+               }));
+    lines += fmt::format("  {:<20}{:>12} tokens{}\n", change.name, longest.tokens,
+                         longest.tokens == positions ? ", the model's positions" : "");
+  }
+  return lines;
+}
+
+}  // namespace
+
+Result<void> print_longest(const Config& config, const std::optional<Machine>& machine, bool what_if) {
   TRY_ASSIGN(const Job job, make_job(config));
   TRY_ASSIGN(const RunQuestion question, question_of(job, PlanFor::machine_of_file, machine));
   constexpr std::string_view what = "looking for the longest sequence";
@@ -208,6 +249,10 @@ Result<void> print_longest(const Config& config, const std::optional<Machine>& m
     TRY_ASSIGN(const std::string line, line_of(with_length(config, tokens), machine));
     lines += line;
   }
+  std::string lengths;
+  if (what_if) {
+    TRY_ASSIGN(lengths, lengthened(config, question.options, status));
+  }
   status.clear();
   print_text(" Longest sequences on {}, planned and verified:\n", question.machine->name);
   print_text("  {:>9}{:>12}{:>14}{:>8}{:>11}{:>11}{:>11}\n{}", "tokens", "tokens/s", "step", "pieces",
@@ -215,6 +260,7 @@ Result<void> print_longest(const Config& config, const std::optional<Machine>& m
   const std::string longer =
       longest.longer.empty() ? longest_sequence_text(config.model) + " is the limit" : longest.longer;
   print_text("{}", wrap_lines("  longer   " + longer, std::min(detect_screen(1).columns, 80u)));
+  if (!lengths.empty()) print_text("\n What if\n{}", lengths);
   return {};
 }
 

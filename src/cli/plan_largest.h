@@ -42,6 +42,7 @@ Result<Longest> find_longest(const Config&, const PlanOptions& options,
                              const std::function<void(u32 tokens)>& tried = {});
 
 // Runs `plan --max-length`: plans and verifies the longest sequence, and shorter ones for comparison.
-Result<void> print_longest(const Config&, const std::optional<Machine>&);
+// `what_if`: also the longest with more of each budget.
+Result<void> print_longest(const Config&, const std::optional<Machine>&, bool what_if = false);
 
 }  // namespace tidepool

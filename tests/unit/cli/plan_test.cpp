@@ -304,6 +304,12 @@ TEST(CliPlan, MaxLengthSaysWhatALongerOneLacks) {
   const test::CommandOutcome tight = longest("100MiB", "1000000");
   EXPECT_EQ(tight.code, 0) << tight.err;
   EXPECT_THAT(tight.out, AllOf(HasSubstr(" tokens: "), HasSubstr("set memory.device=")));
+  const test::CommandOutcome more =
+      plan_of(config, {machine, "--max-length", "--what-if", "memory.device=100MiB", "memory.disk=auto",
+                       "model.max_position_embeddings=1000000"});
+  EXPECT_EQ(more.code, 0) << more.err;
+  EXPECT_THAT(more.out, AllOf(HasSubstr("What if\n  device budget +25% "), HasSubstr("8-bit moments"),
+                              Not(HasSubstr("disk budget"))));
   const test::CommandOutcome none = longest("8MiB", "1000");
   EXPECT_EQ(none.code, 3) << none.err;
   EXPECT_THAT(none.err, AllOf(HasSubstr("256 tokens: "), HasSubstr("set memory.device=")));
