@@ -58,7 +58,17 @@ inline constexpr LatentShape latent_shapes[] = {{.rows = 1,
                                                  .qk_rope_head_dim = 48,
                                                  .v_head_dim = 40,
                                                  .interleaved = true,
-                                                 .factor = 1.1f}};
+                                                 .factor = 1.1f},
+                                                // A tile of a longer sequence.
+                                                {.rows = 21,
+                                                 .tokens = 21,
+                                                 .first_token = 50,
+                                                 .heads = 2,
+                                                 .kv_lora_rank = 16,
+                                                 .qk_nope_head_dim = 8,
+                                                 .qk_rope_head_dim = 16,
+                                                 .v_head_dim = 8,
+                                                 .interleaved = true}};
 
 class LatentReference {
  public:
@@ -112,7 +122,7 @@ class LatentReference {
   }
   template <class Fn>
   void turn(u32 row, u32 to, u32 source, u32 from, Fn fn) const {
-    const u32 position = row % s.tokens - (documents_ ? u32(starts[row]) : 0), half = s.qk_rope_head_dim / 2;
+    const u32 position = s.first_token + row % s.tokens - (documents_ ? u32(starts[row]) : 0), half = s.qk_rope_head_dim / 2;
     for (u32 i = 0; i < half; ++i) {
       const double angle = float(position) * frequencies[i];  // in fp32, as models do
       const double cosine = s.factor * std::cos(angle), sine = s.factor * std::sin(angle);
