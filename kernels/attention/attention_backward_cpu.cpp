@@ -15,12 +15,12 @@ namespace tidepool {
 namespace {
 
 struct BackwardScratch {
-  float p[attention_query_rows * attention_key_rows];   // scores, then probabilities
-  float ds[attention_query_rows * attention_key_rows];  // gradients of scores
-  float delta[attention_query_rows];                    // dout . out
+  float p[query_rows_max * attention_key_rows];   // scores, then probabilities
+  float ds[query_rows_max * attention_key_rows];  // gradients of scores
+  float delta[query_rows_max];                    // dout . out
   // Copies of right factors: of a query block, and of a key block.
-  float queries[attention_query_rows * copied_stride(attention_head_size_max)];
-  float douts[attention_query_rows * copied_stride(attention_head_size_max)];
+  float queries[query_rows_max * copied_stride(attention_head_size_max)];
+  float douts[query_rows_max * copied_stride(attention_head_size_max)];
   float keys[attention_key_rows * copied_stride(attention_head_size_max)];
 };
 static_assert(sizeof(BackwardScratch) <= 4 * mib);
@@ -134,10 +134,10 @@ float delta_of(const AttentionBackward& op, const HeadView& head, u32 row) {
 }
 
 void query_block(const AttentionBackward& op, const HeadView& head, u32 query, BackwardScratch& scratch) {
-  const u32 end = std::min(query + attention_query_rows, head.end());
+  const u32 end = std::min(query + query_rows(op), head.end());
   for (u32 row = query; row < end; ++row) scratch.delta[row - query] = delta_of(op, head, row);
   const QueryFactors factors = query_factors(op, head, query, end - query, scratch);
-  for_score_blocks(head.end(), query, visible_keys(op, head), [&](const ScoreBlock& block) {
+  for_score_blocks(query, end, visible_keys(op, head), [&](const ScoreBlock& block) {
     make_scores(op, head, block, scratch);
     probabilities(op, head, block, scratch);
     gather(op, head, block, factors, scratch);
@@ -173,7 +173,7 @@ void attention_backward_cpu(const AttentionBackward& op, CorePool& pool) {
     if (op.dpast == nullptr) clear_keys_and_values(op, HeadView(op, task * group));
     for (u32 number = task * group; number < (task + 1) * group; ++number) {
       const HeadView head(op, number);
-      for (u32 query = head.first; query < head.end(); query += attention_query_rows)
+      for (u32 query = head.first; query < head.end(); query += query_rows(op))
         query_block(op, head, query, scratch);
     }
   });

@@ -16,10 +16,10 @@ namespace tidepool {
 namespace {
 
 struct Scratch {
-  float scores[attention_query_rows * attention_key_rows];                    // 128 KiB
-  float out[attention_query_rows * attention_head_size_max];                  // 128 KiB
+  float scores[query_rows_max * attention_key_rows];
+  float out[query_rows_max * attention_head_size_max];
   float values[attention_key_rows * copied_stride(attention_head_size_max)];  // 1.0 MiB
-  OnlineSoftmax running[attention_query_rows];
+  OnlineSoftmax running[query_rows_max];
 };
 static_assert(sizeof(Scratch) <= 4 * mib);
 
@@ -75,9 +75,8 @@ OnlineSoftmax start_of_rows(const Attention& op, const HeadView& head) {
   return {-std::numeric_limits<float>::infinity(), 0.0f};
 }
 
-void write_out(const Attention& op, const HeadView& head, u32 query, Scratch& scratch) {
+void write_out(const Attention& op, const HeadView& head, u32 query, u32 end, Scratch& scratch) {
   const u32 size = op.shape.value_head_size();
-  const u32 end = std::min(query + attention_query_rows, head.end());
   for (u32 row = query; row < end; ++row) {
     const OnlineSoftmax& running = scratch.running[row - query];
     float* from = scratch.out + (row - query) * size;
@@ -92,16 +91,18 @@ void write_out(const Attention& op, const HeadView& head, u32 query, Scratch& sc
 void attention_cpu(const Attention& op, CorePool& pool) {
   check_attention_shape(op.shape);
   const u32 heads = op.shape.sequences * op.shape.heads;
-  const u32 query_blocks = static_cast<u32>(div_up(op.shape.tokens, attention_query_rows));
+  const u32 rows = query_rows(op);
+  const u32 query_blocks = static_cast<u32>(div_up(op.shape.tokens, rows));
   parallel_for(pool, Priority::normal, heads * query_blocks, [&](u32 task, u32 worker) {
     auto& scratch = *reinterpret_cast<Scratch*>(pool.scratch(worker));
     const HeadView head(op, task / query_blocks);
     // Longest first, so that short tasks even out the end.
-    const u32 query = head.first + (query_blocks - 1 - task % query_blocks) * attention_query_rows;
+    const u32 query = head.first + (query_blocks - 1 - task % query_blocks) * rows,
+              end = std::min(query + rows, head.end());
     for (OnlineSoftmax& r : scratch.running) r = start_of_rows(op, head);
-    for_score_blocks(head.end(), query, visible_keys(op, head),
+    for_score_blocks(query, end, visible_keys(op, head),
                      [&](const ScoreBlock& block) { attend(op, head, block, scratch); });
-    write_out(op, head, query, scratch);
+    write_out(op, head, query, end, scratch);
   });
 }
 

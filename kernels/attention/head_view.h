@@ -134,11 +134,22 @@ struct ScoreBlock {
 
 static_assert(attention_key_rows % attention_query_rows == 0);
 
-// Visits the score blocks of the query block that starts at `query`, with keys ascending from the first key
-// that any of its rows sees, but for those in the holes of all rows. `last`: end of the queries.
+// Rows of a query block, on which bits depend. Keys and values are packed for each product, which pays with
+// more rows; in a narrow window more of a product would be hidden.
+inline constexpr u32 query_rows_max = 256;
+// `op`: Attention or AttentionBackward.
+template <class Op>
+u32 query_rows(const Op& op) {
+  constexpr u32 wide = 1024;
+  const bool sees_many = op.shape.window == 0 || op.shape.window >= wide;
+  return op.tile.past && sees_many ? query_rows_max : attention_query_rows;
+}
+
+// Visits the score blocks of queries [query, end), with keys ascending from the first key that any of them
+// sees, but for those in the holes of all rows.
 template <class Fn>
-void for_score_blocks(u32 last, u32 query, const VisibleKeys& keys, Fn fn) {
-  const u32 rows = std::min(attention_query_rows, last - query), end = query + rows;
+void for_score_blocks(u32 query, u32 end, const VisibleKeys& keys, Fn fn) {
+  const u32 rows = end - query;
   const u32 first = keys.least(query, end);
   u32 width = 0;
   for (u32 key = first; key < end; key += width) {
