@@ -8,9 +8,11 @@ namespace {
 Values take(const ModelGraph& g, WorkspaceCutter& layout, u32 columns) {
   return layout.take_values(g.activations, g.batch.tile_rows() * columns);
 }
-// `columns`: of the convolution; `most`: the same, or more for other contents.
-Values take_with_before(const ModelGraph& g, WorkspaceCutter& layout, u32 columns, u32 most) {
-  return layout.take_values(g.activations, g.batch.tile_rows() * most + u64{rows_before(g)} * columns);
+// RETURNS: the tile's rows, which begin as all arrays do; the rows before a tile lie before them. `most`:
+// columns of other contents, or the same.
+Values take_behind_rows(const ModelGraph& g, WorkspaceCutter& layout, u32 columns, u32 most) {
+  layout.take_values(g.activations, u64{rows_before(g)} * columns);
+  return take(g, layout, most);
 }
 
 // Also of the rows before a tile.
@@ -49,23 +51,22 @@ DeltaShape delta_shape(const ModelGraph& g) {
 u32 rows_before(const ModelGraph& g) { return g.batch.tiled() ? delta_shape(g.config).taps - 1 : 0; }
 
 DeltaInside::DeltaInside(const ModelGraph& g, WorkspaceCutter& layout)
-    : with_before(take_with_before(g, layout, delta_shape(g).columns(), delta_shape(g).columns())),
-      projected(with_before.at(u64{rows_before(g)} * delta_shape(g).columns())),
+    : projected(take_behind_rows(g, layout, delta_shape(g).columns(), delta_shape(g).columns())),
       out(take(g, layout, delta_shape(g).value_columns())) {}
 
 ForwardFrame::ForwardFrame(const ModelGraph& g, u32 layer, WorkspaceCutter& layout)
     : norm(take(g, layout, g.config.width)),
-      wide(take_with_before(g, layout, delta_shape(g).channels(),
+      wide(take_behind_rows(g, layout, delta_shape(g).channels(),
                             std::max(delta_shape(g).channels(), mlp_widths(g, layer).inner))) {}
 
 BackwardFrame::BackwardFrame(const ModelGraph& g, u32 layer, WorkspaceCutter& layout)
     : norm(take(g, layout, g.config.width)),
       narrow(take(g, layout,
                   std::max({g.config.width, delta_shape(g).value_columns(), mlp_widths(g, layer).spare}))),
-      wide(take_with_before(g, layout, delta_shape(g).columns(),
+      wide(take_behind_rows(g, layout, delta_shape(g).columns(),
                             std::max(delta_shape(g).columns(), mlp_widths(g, layer).inner))),
-      qkv(take_with_before(g, layout, delta_shape(g).channels(), delta_shape(g).channels())),
-      dqkv(take_with_before(g, layout, delta_shape(g).channels(), delta_shape(g).channels())),
+      qkv(take_behind_rows(g, layout, delta_shape(g).channels(), delta_shape(g).channels())),
+      dqkv(take_behind_rows(g, layout, delta_shape(g).channels(), delta_shape(g).channels())),
       dropped(take_dropped(g, layout)),
       moments(norm_scratch(g, layout, partials_of(g))),
       states(layout.take<float>(delta_states(delta_shape(g)))) {}

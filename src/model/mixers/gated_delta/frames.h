@@ -1,6 +1,6 @@
 // Frames of the gated delta rule and of Mamba-2, whose steps are the same. N is the width of the projections,
-// C of the convolution's channels, V of all value heads; I is the MLP's width of inner values. Arrays of N
-// and C columns have the rows before a tile, too.
+// C of the convolution's channels, V of all value heads; I is the MLP's width of inner values. Before arrays of
+// N and of C columns lie the rows_before() a tile.
 #pragma once
 
 #include "kernels/delta_rule/delta_rule.h"
@@ -18,9 +18,8 @@ u32 rows_before(const ModelGraph&);
 // Backward computes the convolution, the states and the norm again.
 struct DeltaInside {
   DeltaInside(const ModelGraph&, WorkspaceCutter&);
-  Values with_before;  // [rows_before() + R, N]
-  Values projected;    // [R, N], of it
-  Values out;          // [R, V], before its norm
+  Values projected;  // [R, N]
+  Values out;        // [R, V], before its norm
 };
 
 struct ForwardFrame {

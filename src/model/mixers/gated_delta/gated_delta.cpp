@@ -10,15 +10,13 @@ namespace {
 Product in_product(const Layer& l) { return l.product(Role::qkv, Role::absent, projections(l.config())); }
 Product out_product(const Layer& l) { return l.product(Role::out, Role::absent); }
 
-// RETURNS: q, k and v of the tile's rows, in `wide`.
-Values convolve(const Layer& l, const i32* starts, const DeltaInside& in, Values wide) {
+void convolve(const Layer& l, const i32* starts, const DeltaInside& in, Values wide) {
   const ConvolvedRows rows(l);
   l.c.kernels.delta_convolution({.shape = rows.shape,
-                                 .projected = rows.projected(in.with_before),
+                                 .projected = rows.projected(in.projected),
                                  .weight = l[Role::convolution],
                                  .starts = rows.starts(starts),
                                  .y = rows.convolved(wide)});
-  return rows_of_tile(l, wide, rows.shape.channels());
 }
 
 float epsilon_of(const Layer& l) { return static_cast<float>(l.config().norm_epsilon); }
@@ -34,8 +32,9 @@ void norm_out(const Layer& l, const DeltaInside& in, Values y) {
 
 void advance(const Layer& l, const i32* starts, const DeltaInside& in, const TileBorders& borders,
              Values wide, Values out) {
+  convolve(l, starts, in, wide);
   l.c.kernels.gated_delta({.shape = tile_shape(l),
-                           .qkv = convolve(l, starts, in, wide),
+                           .qkv = wide,
                            .projected = in.projected,
                            .a_log = l[Role::a_log],
                            .dt_bias = l[Role::dt_bias],
@@ -81,24 +80,24 @@ void norm_backward(const LayerGradients& s, const DeltaInside& in, const Backwar
                                          .epsilon = epsilon_of(s.layer),
                                          .dy = w.narrow,
                                          .dx = w.narrow,
-                                         .dprojected = dprojected_of(s.layer, w),
+                                         .dprojected = w.wide,
                                          .dweight = s[Role::norm],
                                          .accumulate = s.b.accumulate,
                                          .partials = w.moments.partials});
 }
 
-void rule_backward(const LayerGradients& s, const DeltaInside& in, const BackwardFrame& w, ConstValues qkv) {
+void rule_backward(const LayerGradients& s, const DeltaInside& in, const BackwardFrame& w) {
   const TileBorders gradients = TileBorders::of_gradients(s.layer, s.past_grad);
   s.layer.c.kernels.gated_delta_backward(
       {.shape = tile_shape(s.layer),
-       .qkv = qkv,
+       .qkv = w.qkv,
        .projected = in.projected,
        .a_log = s.layer[Role::a_log],
        .dt_bias = s.layer[Role::dt_bias],
        .starts = s.b.batch.starts,
        .dout = w.narrow,
-       .dqkv = dqkv_of(s.layer, w),
-       .dprojected = dprojected_of(s.layer, w),
+       .dqkv = w.dqkv,
+       .dprojected = w.wide,
        .da_log = s[Role::a_log],
        .ddt_bias = s[Role::dt_bias],
        .accumulate = s.b.accumulate,
@@ -112,7 +111,7 @@ void rule_backward(const LayerGradients& s, const DeltaInside& in, const Backwar
 void convolution_backward(const LayerGradients& s, const DeltaInside& in, const BackwardFrame& w) {
   const ConvolvedRows rows(s.layer);
   s.layer.c.kernels.delta_convolution_backward({.shape = rows.shape,
-                                                .projected = rows.projected(in.with_before),
+                                                .projected = rows.projected(in.projected),
                                                 .weight = s.layer[Role::convolution],
                                                 .starts = rows.starts(s.b.batch.starts),
                                                 .dy = rows.convolved(w.dqkv),
@@ -131,11 +130,12 @@ void backward(const LayerGradients& s, ConstValues dout) {
   gradients(s, out_product(l), w.qkv, dout, w.narrow);
   clear_rows_before(l, w);
   norm_backward(s, in, w);
-  rule_backward(s, in, w, convolve(l, s.b.batch.starts, in, w.qkv));
+  convolve(l, s.b.batch.starts, in, w.qkv);
+  rule_backward(s, in, w);
   convolution_backward(s, in, w);
   pass_row_gradients(s, TileBorders::of_gradients(l, s.past_grad), w.wide);
   recompute_input_norm(s);
-  gradients(s, in_product(l), w.norm, dprojected_of(l, w), w.narrow);
+  gradients(s, in_product(l), w.norm, w.wide, w.narrow);
 }
 
 }  // namespace

@@ -46,9 +46,16 @@ void copy_rows(const Layer& l, ConstValues x, Values y, bool add = false) {
                             .add = add});
 }
 
-// Of arrays with the rows before the tile: those that the next tile reads.
-Values last_rows(const Layer& l, Values all) {
-  return all.at(u64{rows_of(l.c)} * delta_shape(l.c.graph).columns());
+// RETURNS: an array that begins `elements` before.
+Values from_before(Values x, u64 elements) {
+  return {x.data - values_bytes(elements, x.precision), x.precision};
+}
+// Of the projections or their gradient: the rows before the tile, and those that the next tile reads.
+Values rows_before_tile(const Layer& l, Values x) {
+  return from_before(x, u64{rows_before(l.c.graph)} * delta_shape(l.c.graph).columns());
+}
+Values last_rows(const Layer& l, Values x) {
+  return x.at(u64{rows_of(l.c) - rows_before(l.c.graph)} * delta_shape(l.c.graph).columns());
 }
 
 }  // namespace
@@ -74,36 +81,31 @@ DeltaShape tile_shape(const Layer& l) {
 }
 
 ConvolvedRows::ConvolvedRows(const Layer& l)
-    : shape(tile_shape(l)),
-      skipped(shape.first_token == 0 ? rows_before(l.c.graph) : 0),
-      before(rows_before(l.c.graph) - skipped) {
+    : shape(tile_shape(l)), before(shape.first_token == 0 ? 0 : rows_before(l.c.graph)) {
   shape.tokens += before, shape.first_token -= before;
 }
-
-Values rows_of_tile(const Layer& l, Values all, u32 columns) {
-  return all.at(u64{rows_before(l.c.graph)} * columns);
+Values ConvolvedRows::projected(Values of_tile) const {
+  return from_before(of_tile, u64{before} * shape.columns());
 }
-Values dprojected_of(const Layer& l, const BackwardFrame& w) {
-  return rows_of_tile(l, w.wide, delta_shape(l.c.graph).columns());
-}
-Values dqkv_of(const Layer& l, const BackwardFrame& w) {
-  return rows_of_tile(l, w.dqkv, delta_shape(l.c.graph).channels());
+Values ConvolvedRows::convolved(Values of_tile) const {
+  return from_before(of_tile, u64{before} * shape.channels());
 }
 
 void leave_rows(const Layer& l, const DeltaInside& in, const TileBorders& borders) {
-  if (borders.after.state != nullptr) copy_rows(l, last_rows(l, in.with_before), borders.after.rows);
+  if (borders.after.state != nullptr) copy_rows(l, last_rows(l, in.projected), borders.after.rows);
 }
 void pass_rows(const Layer& l, const DeltaInside& in, const TileBorders& borders) {
-  if (borders.before.state != nullptr) copy_rows(l, borders.before.rows, in.with_before);
+  if (borders.before.state != nullptr) copy_rows(l, borders.before.rows, rows_before_tile(l, in.projected));
   leave_rows(l, in, borders);
 }
 
-// The rows are whole numbers of floats, or their end is a value of the tile's that is written afterwards.
+// Whole floats: half of one more is in the space before the rows.
 void clear_rows_before(const Layer& l, const BackwardFrame& w) {
   if (l.c.tile.first_token == 0) return;
   const auto clear = [&](Values x, u32 columns) {
-    const u64 bytes = values_bytes(u64{rows_before(l.c.graph)} * columns, x.precision);
-    l.c.kernels.zero(reinterpret_cast<float*>(x.data), div_up(bytes, sizeof(float)));
+    const u64 floats =
+        div_up(values_bytes(u64{rows_before(l.c.graph)} * columns, x.precision), sizeof(float));
+    l.c.kernels.zero(reinterpret_cast<float*>(x.data) - floats, floats);
   };
   clear(w.wide, delta_shape(l.c.graph).columns());
   clear(w.dqkv, delta_shape(l.c.graph).channels());
@@ -112,7 +114,7 @@ void clear_rows_before(const Layer& l, const BackwardFrame& w) {
 void pass_row_gradients(const LayerGradients& s, const TileBorders& borders, Values dprojected) {
   const Layer& l = s.layer;
   if (borders.after.state != nullptr) copy_rows(l, borders.after.rows, last_rows(l, dprojected), true);
-  if (borders.before.state != nullptr) copy_rows(l, dprojected, borders.before.rows);
+  if (borders.before.state != nullptr) copy_rows(l, rows_before_tile(l, dprojected), borders.before.rows);
 }
 
 }  // namespace tidepool::gated_delta

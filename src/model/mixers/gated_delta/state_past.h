@@ -32,18 +32,13 @@ DeltaShape tile_shape(const Layer&);
 struct ConvolvedRows {
   explicit ConvolvedRows(const Layer&);
   DeltaShape shape;
-  u32 skipped;  // rows of the arrays that it does not read: those before the sequence
-  u32 before;   // rows before the tile's first that it reads
+  u32 before;  // rows before the tile's first
 
   const i32* starts(const i32* of_tile) const { return of_tile == nullptr ? nullptr : of_tile - before; }
-  Values projected(Values all) const { return all.at(u64{skipped} * shape.columns()); }
-  Values convolved(Values all) const { return all.at(u64{skipped} * shape.channels()); }
+  // `of_tile`: [R, N], or [R, C].
+  Values projected(Values of_tile) const;
+  Values convolved(Values of_tile) const;
 };
-
-// RETURNS: of an array with the rows before the tile, those of the tile.
-Values rows_of_tile(const Layer&, Values all, u32 columns);
-Values dprojected_of(const Layer&, const BackwardFrame&);
-Values dqkv_of(const Layer&, const BackwardFrame&);
 
 // Leaves the projections of the tile's last rows; pass_rows() also brings those of the rows before it.
 void leave_rows(const Layer&, const DeltaInside&, const TileBorders&);

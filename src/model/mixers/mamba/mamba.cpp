@@ -22,16 +22,14 @@ StepLimits steps_of(const ModelConfig& c) {
           .most = static_cast<float>(c.mamba.step_limits[1])};
 }
 
-// RETURNS: x, B and C of the tile's rows, in `wide`.
-Values convolve(const Layer& l, const i32* starts, const DeltaInside& in, Values wide) {
+void convolve(const Layer& l, const i32* starts, const DeltaInside& in, Values wide) {
   const ConvolvedRows rows(l);
   l.c.kernels.delta_convolution({.shape = rows.shape,
-                                 .projected = rows.projected(in.with_before),
+                                 .projected = rows.projected(in.projected),
                                  .weight = l[Role::convolution],
                                  .starts = rows.starts(starts),
                                  .y = rows.convolved(wide),
                                  .bias = l[Role::convolution_bias]});
-  return rows_of_tile(l, wide, rows.shape.channels());
 }
 
 float epsilon_of(const Layer& l) { return static_cast<float>(l.config().norm_epsilon); }
@@ -47,8 +45,9 @@ void norm_out(const Layer& l, const DeltaInside& in, Values y) {
 
 void advance(const Layer& l, const i32* starts, const DeltaInside& in, const TileBorders& borders,
              Values wide, Values out) {
+  convolve(l, starts, in, wide);
   l.c.kernels.gated_delta({.shape = tile_shape(l),
-                           .qkv = convolve(l, starts, in, wide),
+                           .qkv = wide,
                            .projected = in.projected,
                            .a_log = l[Role::a_log],
                            .dt_bias = l[Role::dt_bias],
@@ -97,18 +96,17 @@ void norm_backward(const LayerGradients& s, const DeltaInside& in, const Backwar
                                          .epsilon = epsilon_of(s.layer),
                                          .dy = w.narrow,
                                          .dx = w.narrow,
-                                         .dprojected = dprojected_of(s.layer, w),
+                                         .dprojected = w.wide,
                                          .dweight = s[Role::norm],
                                          .accumulate = s.b.accumulate,
                                          .partials = w.moments.partials});
 }
 
-void states_backward(const LayerGradients& s, const DeltaInside& in, const BackwardFrame& w,
-                     ConstValues xbc) {
+void states_backward(const LayerGradients& s, const DeltaInside& in, const BackwardFrame& w) {
   const TileBorders gradients = TileBorders::of_gradients(s.layer, s.past_grad);
   s.layer.c.kernels.gated_delta_backward(
       {.shape = tile_shape(s.layer),
-       .qkv = xbc,
+       .qkv = w.qkv,
        .projected = in.projected,
        .a_log = s.layer[Role::a_log],
        .dt_bias = s.layer[Role::dt_bias],
@@ -116,8 +114,8 @@ void states_backward(const LayerGradients& s, const DeltaInside& in, const Backw
        .steps = steps_of(s.config()),
        .starts = s.b.batch.starts,
        .dout = w.narrow,
-       .dqkv = dqkv_of(s.layer, w),
-       .dprojected = dprojected_of(s.layer, w),
+       .dqkv = w.dqkv,
+       .dprojected = w.wide,
        .da_log = s[Role::a_log],
        .ddt_bias = s[Role::dt_bias],
        .dskip = s[Role::skip],
@@ -132,7 +130,7 @@ void states_backward(const LayerGradients& s, const DeltaInside& in, const Backw
 void convolution_backward(const LayerGradients& s, const DeltaInside& in, const BackwardFrame& w) {
   const ConvolvedRows rows(s.layer);
   s.layer.c.kernels.delta_convolution_backward({.shape = rows.shape,
-                                                .projected = rows.projected(in.with_before),
+                                                .projected = rows.projected(in.projected),
                                                 .weight = s.layer[Role::convolution],
                                                 .bias = s.layer[Role::convolution_bias],
                                                 .starts = rows.starts(s.b.batch.starts),
@@ -153,11 +151,12 @@ void backward(const LayerGradients& s, ConstValues dout) {
   gradients(s, out_product(l), w.qkv, dout, w.narrow);
   clear_rows_before(l, w);
   norm_backward(s, in, w);
-  states_backward(s, in, w, convolve(l, s.b.batch.starts, in, w.qkv));
+  convolve(l, s.b.batch.starts, in, w.qkv);
+  states_backward(s, in, w);
   convolution_backward(s, in, w);
   pass_row_gradients(s, TileBorders::of_gradients(l, s.past_grad), w.wide);
   recompute_input_norm(s);
-  gradients(s, in_product(l), w.norm, dprojected_of(l, w), w.narrow);
+  gradients(s, in_product(l), w.norm, w.wide, w.narrow);
 }
 
 }  // namespace
