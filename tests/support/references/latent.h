@@ -122,7 +122,8 @@ class LatentReference {
   }
   template <class Fn>
   void turn(u32 row, u32 to, u32 source, u32 from, Fn fn) const {
-    const u32 position = s.first_token + row % s.tokens - (documents_ ? u32(starts[row]) : 0), half = s.qk_rope_head_dim / 2;
+    const u32 position = s.first_token + row % s.tokens - (documents_ ? u32(starts[row]) : 0),
+              half = s.qk_rope_head_dim / 2;
     for (u32 i = 0; i < half; ++i) {
       const double angle = float(position) * frequencies[i];  // in fp32, as models do
       const double cosine = s.factor * std::cos(angle), sine = s.factor * std::sin(angle);

@@ -1,6 +1,6 @@
 // Frames of the gated delta rule and of Mamba-2, whose steps are the same. N is the width of the projections,
-// C of the convolution's channels, V of all value heads; I is the MLP's width of inner values. Before arrays of
-// N and of C columns lie the rows_before() a tile.
+// C of the convolution's channels, V of all value heads; I is the MLP's width of inner values. Before arrays
+// of N and of C columns lie the rows_before() a tile.
 #pragma once
 
 #include "kernels/delta_rule/delta_rule.h"
